@@ -22,11 +22,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.errors import TRJWarning
-from trjmcmc.run.policy import WeighingPolicy
 
-HURRIED = trj.Policy(
-    weighing=WeighingPolicy(most_draws=4096),
-)
 SHARES = ("visits", "bartolucci")
 EVIDENCES = ("importance", "smoothed", "bridge", "warp", "combined")
 COMMON = 0.02  # probability from which a model counts
@@ -92,9 +88,7 @@ def scores(
     exact = target.truth
     rows = []
     for seed in range(repeats):
-        sampler = trj.TRJSampler(
-            target, copy.deepcopy(first.transport), seed=1000 + seed, policy=HURRIED
-        )
+        sampler = trj.TRJSampler(target, copy.deepcopy(first.transport), seed=1000 + seed)
         result = sampler.run(draws=draws, chains=chains, warmup=warmup, fit=False, progress=False)
         table, agree = result.evidence(full=True), not result.clashes
         shares = {

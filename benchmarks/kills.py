@@ -34,7 +34,7 @@ from benchmarks.same_draws import components, pair
 from tests.small import small_policy
 from trjmcmc import clock
 from trjmcmc.checkpoint.events import read_events
-from trjmcmc.run import writing
+from trjmcmc.run import rounds_saved
 
 PROBLEMS: dict[str, tuple[Callable[[], trj.Target], dict[str, Any]]] = {
     "list": (pair, {"fit": False}),
@@ -111,7 +111,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of torch; more do not survive fork")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    writing.SAVE_SECONDS, writing.SAVE_SHARE = options.save, math.inf
+    rounds_saved.SAVE_SECONDS, rounds_saved.SAVE_SHARE = options.save, math.inf
     rng, rows = random.Random(options.seed), {}
     problems = [options.problem] if options.problem else list(PROBLEMS)
     each = -(-options.kills // len(problems))

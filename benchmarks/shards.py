@@ -36,7 +36,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from benchmarks.same_draws import pair
 from trjmcmc.draws import Draws
-from trjmcmc.run import writing
+from trjmcmc.run import rounds_saved
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -166,7 +166,7 @@ def _workers(client: Any) -> list[dict[str, Any]]:
 
 def leader(options: argparse.Namespace) -> None:
     whole = digest(quiet_run(None, options))
-    writing.SAVE_SECONDS, writing.SAVE_SHARE = 0.2, 1.0
+    rounds_saved.SAVE_SECONDS, rounds_saved.SAVE_SHARE = 0.2, 1.0
     folder = Path(tempfile.mkdtemp()) / "run"
     rng, kills, begun = random.Random(1), 0, time.monotonic()
     seconds = options.kill_seconds

@@ -1,6 +1,4 @@
 import dataclasses
-import math
-import time
 
 import pytest
 import torch
@@ -8,7 +6,6 @@ import torch
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.draws import Pool
-from trjmcmc.fit import trainer as trainer_module
 from trjmcmc.fit.policy import TrainerPolicy, TrainingPolicy
 from trjmcmc.fit.standardise import moments
 from trjmcmc.fit.trainer import Trainer
@@ -55,33 +52,6 @@ def test_numbers_of_a_fit_are_those_of_its_policy(trainer):
     assert fitted.audit.particles == 100
     shortfall = fitted.audit.shortfall(trainer.transport)
     assert shortfall.shape == (3, 200)
-
-
-def test_draws_from_elsewhere_join_in(trainer, generator, monkeypatch):
-    seen, covering = [], trainer_module.covering
-    monkeypatch.setattr(
-        trainer_module,
-        "covering",
-        lambda pool, *rest: (seen.append(pool), covering(pool, *rest))[1],
-    )
-    quick(trainer)
-    alone = len(seen[0].code)
-    code = torch.arange(3).repeat(50)[:, None]
-    theta = torch.randn(150, 3, generator=generator)
-    extra = Pool(code, theta, torch.zeros(150, dtype=torch.float64))
-    seen.clear()
-    quick(trainer, extra=extra)
-    assert alone == 6000 and len(seen[0].code) == alone + 150
-
-
-def test_a_deadline_holds_as_long_as_it_is_set(trainer):
-    later = time.monotonic() + 1000
-    with trainer.within(later):
-        assert trainer.deadline == later
-        with pytest.raises(KeyError), trainer.within(0.0):
-            raise KeyError
-        assert trainer.deadline == later
-    assert trainer.deadline == math.inf
 
 
 def test_too_few_draws_tell_no_scale():

@@ -175,7 +175,7 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
     """Some steps as a run makes them, counting; after others, in which tables are filled."""
     few = target.space.size is not None and target.space.size < 100
     between = {part.name for part in kernel.parts() if part.between}
-    counters = Tally(target), few and Crossings(target, CHAINS, between)
+    tally, crossings = Tally(target), few and Crossings(target, CHAINS, between)
     kernel, state, _ = kernel.adapt(state, generator)
     kernel = kernel.frozen()
     for part in kernel.parts():
@@ -185,8 +185,9 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         device.clear()
     for _ in range(steps):
         state, infos = kernel.step(state, generator)
-        for counter in filter(None, counters):
-            counter.add(infos)
+        tally.add(infos)
+        if crossings:
+            crossings.take(crossings.pairs(infos))
     return state
 
 

@@ -30,7 +30,7 @@ from trjmcmc.kernel import (
     accept,
     start,
 )
-from trjmcmc.run import in_rounds, stepper
+from trjmcmc.run import capture, in_rounds, stepper
 from trjmcmc.run.capture import (
     CapturedStep,
     NotTheSame,
@@ -49,7 +49,6 @@ from trjmcmc.run.lowering import (
     short_put,
     short_scatter,
 )
-from trjmcmc.run.policy_of_capture import CapturePolicy
 from trjmcmc.run.stepper import Stepper, capture_pays, worth_having
 from trjmcmc.tape import NotCapturable, tape_now
 
@@ -365,7 +364,7 @@ def test_steps_that_are_never_the_usual_case_are_not_taken(monkeypatch):
     run = made._run
     made._run = lambda *given: [*run(*given)[:-1], torch.tensor(False)]
     with pytest.raises(NotTheSame, match="usual case"):
-        made.check(state, generator, CapturePolicy())
+        made.check(state, generator)
 
 
 def test_steps_that_nothing_is_left_to_check_by_are_not_taken(monkeypatch):
@@ -510,7 +509,7 @@ def test_draws_that_change_from_step_to_step_are_refused():
     state, generator = begun(target)
     captured = CapturedStep(Restless(target), counts, state, generator, traced)
     with pytest.raises(NotTheSame, match=r"otherwise|other numbers|draws differ"):
-        captured.check(state, generator, CapturePolicy())
+        captured.check(state, generator)
 
 
 @pytest.mark.whole
@@ -641,13 +640,12 @@ def test_what_a_likelihood_remembers_of_a_trace_is_not_left_to_it():
 
 
 def test_a_capture_saves_more_than_it_costs():
-    policy = CapturePolicy(margin=1.5)
-    assert capture_pays(10.0, 0.5, 1.0, 31.0, policy)
-    assert not capture_pays(10.0, 0.5, 1.0, 29.0, policy)
-    assert not capture_pays(10.0, 1.0, 1.0, 1e9, policy)  # nothing is gained
-    assert not capture_pays(10.0, 2.0, 1.0, 1e9, policy)
-    assert not capture_pays(10.0, 0.5, 1.0, 0.0, policy)  # nothing is known of the time ahead
-    assert worth_having(0.5, 1.0, policy) and not worth_having(0.99, 1.0, policy)
+    assert capture_pays(10.0, 0.5, 1.0, 31.0)
+    assert not capture_pays(10.0, 0.5, 1.0, 29.0)
+    assert not capture_pays(10.0, 1.0, 1.0, 1e9)  # nothing is gained
+    assert not capture_pays(10.0, 2.0, 1.0, 1e9)
+    assert not capture_pays(10.0, 0.5, 1.0, 0.0)  # nothing is known of the time ahead
+    assert worth_having(0.5, 1.0) and not worth_having(0.99, 1.0)
 
 
 class Timed:
@@ -706,13 +704,9 @@ PLANTED = {
 }
 
 
-def planted(monkeypatch, traced_step, compiled_step, ahead, way="auto"):
+def planted(monkeypatch, traced_step, compiled_step, ahead):
     """Steps of simulated time until it is over, and what was said."""
     target, plain = gaussians(), RandomWalk.step
-    policy = CapturePolicy(
-        traced_price=10.0, measured_steps=5, idle_steps=1, checked_steps=1, most_checked_steps=1
-    )
-
     with simulated() as time, monkeypatch.context() as patch:
 
         def slow(self, state, generator):
@@ -720,6 +714,10 @@ def planted(monkeypatch, traced_step, compiled_step, ahead, way="auto"):
             return plain(self, state, generator)
 
         patch.setattr(RandomWalk, "step", slow)
+        for name, n in {"TRACED_PRICE": 10.0, "MEASURED_STEPS": 5, "IDLE_STEPS": 1}.items():
+            patch.setattr(stepper, name, n)
+        patch.setattr(capture, "CHECKED_STEPS", 1)
+        patch.setattr(capture, "MOST_CHECKED_STEPS", 1)
         ways = [
             ("traced", Timed(time, 10.0, traced_step)),
             ("compiled", Timed(time, 8 * 10.0, compiled_step)),
@@ -727,9 +725,7 @@ def planted(monkeypatch, traced_step, compiled_step, ahead, way="auto"):
         patch.setattr(stepper, "_ways", lambda state: ways)
         state, generator = begun(target, chains=2)
         end, made = time.seconds + ahead, 0
-        steps = Stepper(
-            RandomWalk(target), counts, generator, way, lambda: end - time.seconds, policy
-        )
+        steps = Stepper(RandomWalk(target), counts, generator, "auto", lambda: end - time.seconds)
         with torch.no_grad():
             while time.seconds < end:
                 state, _ = steps(state)

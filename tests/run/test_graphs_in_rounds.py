@@ -13,6 +13,7 @@ import trjmcmc as trj
 from tests.battery import limit
 from tests.emulated import DEVICE, Emulated
 from tests.graphs.small import data
+from tests.rounds import rounds
 from trjmcmc import clock, graphs
 from trjmcmc.errors import CoverageWarning, TRJWarning, UnreachableError
 from trjmcmc.run.plan import Plan
@@ -23,7 +24,7 @@ from trjmcmc.run.recipes.equations import Equations
 from trjmcmc.run.recipes.graphs import Graphs
 from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.recipes.walked_graphs import WalkedGraphs
-from trjmcmc.run.rounds import lesson_of, rounds
+from trjmcmc.run.rounds import lesson_of
 from trjmcmc.run.stated import Limit
 
 FEW = Plan(chains=64, first=12, measured=6, most=30)

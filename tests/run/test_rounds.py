@@ -12,6 +12,7 @@ from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
 from tests.emulated import DEVICE, Emulated
+from tests.rounds import rounds
 from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
 from trjmcmc.estimate.mixing import mixing, times_by_spread
@@ -26,7 +27,7 @@ from trjmcmc.run.recipes.counts import Components
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import Items
 from trjmcmc.run.recorded import Recorded
-from trjmcmc.run.rounds import looks, rounds
+from trjmcmc.run.rounds import looks
 from trjmcmc.run.stated import Limit
 from trjmcmc.transport.normals import gaussian_mixture
 

@@ -17,7 +17,7 @@ from trjmcmc.checkpoint.events import read_events
 from trjmcmc.checkpoint.folder import read_folder
 from trjmcmc.errors import CheckpointError, CheckpointWarning, ConfigurationError
 from trjmcmc.kernel.base import State
-from trjmcmc.run import recorded, writing
+from trjmcmc.run import recorded, rounds_saved
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Position
 from trjmcmc.run.recipes.choose import recipe_of
@@ -63,9 +63,9 @@ def noise(*shape):
 @pytest.fixture(autouse=True)
 def at_each_step(monkeypatch):
     """A head after every step, and several segments."""
-    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
-    monkeypatch.setattr(writing, "WHOLE_SEGMENT", 200_000)
+    monkeypatch.setattr(rounds_saved, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(rounds_saved, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(rounds_saved, "WHOLE_SEGMENT", 200_000)
 
 
 def run(target, folder=None, *, seed=3, plan=QUICK, error=ENOUGH, **settings):
@@ -83,7 +83,7 @@ def whole_run(kind, error=ENOUGH):
 
 def killed(target, folder, at, monkeypatch, **settings):
     """Killed after a step of a round."""
-    keep, steps = writing.Writer.guarded, [0]
+    keep, steps = rounds_saved.RoundsSaver.guarded, [0]
 
     def counted(self, write, **told):
         keep(self, write, **told)
@@ -92,7 +92,7 @@ def killed(target, folder, at, monkeypatch, **settings):
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(writing.Writer, "guarded", counted)
+        patch.setattr(rounds_saved.RoundsSaver, "guarded", counted)
         run(target, folder, **settings)
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(kind, tmp_path, monkeyp
     whole = whole_run(kind)
     for at in (1, 2, 3) if kind in {"graph", "equations"} else (3, 5, 9):
         killed(KINDS[kind](), tmp_path, at, monkeypatch)
-        there = read_folder(tmp_path, plan=False)
+        there = read_folder(tmp_path)
         assert sum(len(s["code"]) for s in there.segments) == there.head["kept"] > 0
     found = run(KINDS[kind](), tmp_path)
     assert same(whole, found)

@@ -26,7 +26,7 @@ from trjmcmc.errors import (
     TRJWarning,
     UnknownModelError,
 )
-from trjmcmc.estimate.importance import FIRST_DRAWS
+from trjmcmc.estimate.importance import FIRST_DRAWS, MOST_DRAWS
 from trjmcmc.fit import Audit
 from trjmcmc.fit.train import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
@@ -183,16 +183,14 @@ def test_a_space_of_one_model_by_construction():
 @pytest.mark.planned  # a smaller map would need more draws
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_a_second_fit_goes_on_without_new_evaluations():
-    """Map and audit are kept, draws of the warm-up join in: only weighing calls the likelihood."""
+    """Map and audit are kept: only weighing calls the likelihood."""
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
     sampler.fit(steps=20, particles=50, progress=False)
     loc = sampler.transport.outer.loc.clone()
     result = sampler.run(20, chains=64, progress=False)
     before = sampler.target.evaluations
     sampler.fit(steps=20, progress=False)
-    weights = sampler._known.weighing().log_weights  # the more, the poorer the map
-    weighed = sum(map(len, weights.values()))
-    assert sampler.target.evaluations - before == weighed >= 3 * FIRST_DRAWS
+    assert 3 * FIRST_DRAWS <= sampler.target.evaluations - before <= 3 * MOST_DRAWS
     assert torch.equal(sampler.transport.outer.loc, loc)
     sampler.fit(steps=20, pilot=result, progress=False)
     assert sampler.audit_report.mended == 0

@@ -33,7 +33,7 @@ from trjmcmc.checkpoint.folder import BEFORE, HEAD, read_folder
 from trjmcmc.checkpoint.lock import FOREIGN_SECONDS, Lock
 from trjmcmc.errors import CheckpointError, CheckpointWarning, TRJError
 from trjmcmc.result import packed
-from trjmcmc.run import writing
+from trjmcmc.run import rounds_saved
 
 LIST = KINDS["list"]
 
@@ -71,9 +71,9 @@ def folder_of_nine(tmp_path_factory):
     """A run that was killed after its ninth step; its head is of that, the one before of eight."""
     folder = tmp_path_factory.mktemp("nine")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "SAVE_SECONDS", 0.0)
-        patch.setattr(writing, "SAVE_SHARE", float("inf"))
-        patch.setattr(writing, "WHOLE_SEGMENT", 0)
+        patch.setattr(rounds_saved, "SAVE_SECONDS", 0.0)
+        patch.setattr(rounds_saved, "SAVE_SHARE", float("inf"))
+        patch.setattr(rounds_saved, "WHOLE_SEGMENT", 0)
         killed(LIST(), folder, 9, patch)
     return {p.name: p.read_bytes() for p in folder.glob("*.ckpt")}
 
@@ -85,7 +85,7 @@ def test_damage_is_found_and_the_head_before_is_used(files, folder_of_nine, tmp_
     rng = random.Random(0)
     for file, whole in folder_of_nine.items():
         (tmp_path / file).write_bytes(whole)
-    last = read_folder(tmp_path, plan=False).head["kept"]
+    last = read_folder(tmp_path).head["kept"]
     for name, content in folder_of_nine.items():
         if files == "heads" and name not in {HEAD, BEFORE}:
             continue
@@ -96,15 +96,14 @@ def test_damage_is_found_and_the_head_before_is_used(files, folder_of_nine, tmp_
         for _ in range(5):
             place, bit = rng.randrange(len(content)), 1 << rng.randrange(8)
             cut.append(content[:place] + bytes([content[place] ^ bit]) + content[place + 1 :])
-        plan = name.startswith("plan")
         for damaged in cut:
             (tmp_path / name).write_bytes(damaged)
             if name in {HEAD, newest, BEFORE}:
                 kept = last if name == BEFORE else last - 1
-                assert read_folder(tmp_path, plan=False).head["kept"] == kept
+                assert read_folder(tmp_path).head["kept"] == kept
             else:  # both heads need it
                 with pytest.raises(CheckpointError, match=f"{name} is damaged"):
-                    read_folder(tmp_path, plan=plan)
+                    read_folder(tmp_path)
         (tmp_path / name).write_bytes(content)
 
 
@@ -134,7 +133,7 @@ class HalfWritten:
 
 @pytest.mark.parametrize("fault", ["write", pytest.param("fsync", marks=LONG), "replace"])
 def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypatch):
-    whole, write, kept = whole_run("list"), writing.Writer.guarded, []
+    whole, write, kept = whole_run("list"), rounds_saved.RoundsSaver.guarded, []
 
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -152,13 +151,13 @@ def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypa
 
     with warnings.catch_warnings(record=True) as said, pytest.raises(Killed):
         warnings.simplefilter("always")
-        monkeypatch.setattr(writing.Writer, "guarded", from_the_fifth)
+        monkeypatch.setattr(rounds_saved.RoundsSaver, "guarded", from_the_fifth)
         sampler = trj.TRJSampler(LIST(), seed=3, policy=QUICK)
         sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
     monkeypatch.undo()
     told = [w for w in said if issubclass(w.category, CheckpointWarning)]
     assert len(told) == 1 and not list(tmp_path.glob(".*"))
-    assert read_folder(tmp_path, plan=False).head["kept"] == 4
+    assert read_folder(tmp_path).head["kept"] == 4
     assert len([e for e in read_events(tmp_path) if e["event"] == "unsaved"]) >= 4
     assert same(whole, run(LIST(), tmp_path))
 

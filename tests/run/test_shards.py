@@ -25,8 +25,8 @@ from trjmcmc.errors import (
     TargetError,
     TRJWarning,
 )
+from trjmcmc.run import rounds_saved
 from trjmcmc.run import shards as of_shards
-from trjmcmc.run import writing
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -254,10 +254,10 @@ class Killed(BaseException):
 
 @pytest.mark.whole
 def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(writing, "SAVE_SECONDS", 0.0)
-    monkeypatch.setattr(writing, "SAVE_SHARE", math.inf)
+    monkeypatch.setattr(rounds_saved, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(rounds_saved, "SAVE_SHARE", math.inf)
     whole, steps = run(draws=600), [0]
-    keep = writing.Writer.guarded
+    keep = rounds_saved.RoundsSaver.guarded
 
     def counted(self, write, **told):
         keep(self, write, **told)
@@ -266,7 +266,7 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(writing.Writer, "guarded", counted)
+        patch.setattr(rounds_saved.RoundsSaver, "guarded", counted)
         for _ in range(2):
             with pytest.raises(Killed):
                 run(draws=600, checkpoint=tmp_path)

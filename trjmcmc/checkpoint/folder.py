@@ -17,7 +17,7 @@ from ..errors import CheckpointError, TRJError
 from ..result.packed import pack, unpack
 from .lock import Lock
 
-FORMAT = 1
+FORMAT = 2
 
 HEAD, BEFORE = "head.ckpt", "head.1.ckpt"  # the newest, and the one before
 
@@ -41,13 +41,13 @@ class Found(NamedTuple):
 
     Attributes:
         head: Plain data.
-        plan: What does not change while a run samples, as data; None where it was not asked for.
+        plan: What does not change while a run samples, as data.
         segments: Plain data, in their order.
         name: File of the head.
     """
 
     head: dict[str, Any]
-    plan: dict[str, Any] | None
+    plan: dict[str, Any]
     segments: list[dict[str, Any]]
     name: str
 
@@ -80,7 +80,7 @@ class Folder:
         Raises:
             CheckpointError: Files are there, and none of the heads is whole.
         """
-        found = read_folder(self.path, plan=True)
+        found = read_folder(self.path)
         if found is not None:
             self._named = [named(found.head)]
             if found.name == BEFORE:  # the damaged one must not be kept in its place
@@ -122,12 +122,11 @@ def named(head: Mapping[str, Any]) -> set[str]:
     return {name for name, _, _ in [head["plan"], *head["segments"]]}
 
 
-def read_folder(path: str | Path, *, plan: bool) -> Found | None:
+def read_folder(path: str | Path) -> Found | None:
     """The newest state in a folder that is whole; None where no run was saved there.
 
     Arguments:
         path: The folder; a run may be writing there.
-        plan: Read the plan too.
 
     Raises:
         CheckpointError: No head is whole, or what they name is damaged or missing.
@@ -137,7 +136,7 @@ def read_folder(path: str | Path, *, plan: bool) -> Found | None:
         if not (path / name).exists():
             continue
         try:
-            return _read(path, name, plan)
+            return _read(path, name)
         except (CheckpointError, TRJError, OSError) as error:
             why.append(f"{name}: {error}")
     if not why:
@@ -148,13 +147,13 @@ def read_folder(path: str | Path, *, plan: bool) -> Found | None:
     )
 
 
-def _read(path: Path, name: str, plan: bool) -> Found:
+def _read(path: Path, name: str) -> Found:
     head = unpack(path / name)
     if head.get("format") != FORMAT:
-        raise CheckpointError(f"format {head.get('format')!r}, expected {FORMAT}")
+        raise CheckpointError(f"format {head.get('format')!r} of another version, not {FORMAT}")
     whole = [_whole(path, File(*file)) for file in head["segments"]]  # all, before any is read
-    body = unpack(_whole(path, File(*head["plan"]))) if plan else None
-    return Found(head, body, [unpack(p) for p in whole], name)
+    plan = unpack(_whole(path, File(*head["plan"])))
+    return Found(head, plan, [unpack(p) for p in whole], name)
 
 
 def _whole(path: Path, file: File) -> Path:

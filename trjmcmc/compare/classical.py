@@ -31,7 +31,6 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
-from ..run.policy import SharePolicy
 from ..run.sampler import TRJSampler
 from ..run.strategy import WithKernel
 from ..space.base import Space
@@ -109,14 +108,11 @@ class Classical(WithKernel):
     """
 
     weighs = False  # the classical samplers count visits
+    fit_share = 1.0  # the published fit, in full or not at all
 
     def __init__(self, method: str) -> None:
         self.method = method
         self._jump: Kernel | None = None
-
-    def fit_share(self, shares: SharePolicy) -> float:
-        """All of it: the published fit, in full or not at all."""
-        return 1.0
 
     def fit(
         self,

@@ -9,7 +9,7 @@ import scipy
 from numpy.typing import NDArray
 
 from .estimate import Estimate
-from .mean import BATCHES, Ancestors, batch_sums, mean_error_where
+from .mean import BATCHES, batch_sums, mean_error_where
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
 
@@ -18,9 +18,7 @@ DOUBTFUL = 0.1  # nats of standard error beyond which draws and map hardly meet
 FEW = 100.0  # effective draws of either kind below which the error itself is doubtful
 
 
-def bridge(
-    posterior: NDArray[np.floating], proposal: NDArray[np.floating], ancestor: Ancestors = None
-) -> Estimate:
+def bridge(posterior: NDArray[np.floating], proposal: NDArray[np.floating]) -> Estimate:
     r"""Log of p(model) times the evidence, by the optimal bridge of Meng and Wong.
 
     Weights are those of the log joint over the map's density, at draws of both. The estimate r
@@ -36,7 +34,6 @@ def bridge(
         posterior: Log weights of the chains' draws in the model, shape (chain, draw); NaN
             where a chain is elsewhere.
         proposal: Log weights of draws from the map, shape (n,); -inf outside the support.
-        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
         The estimate in nats. The error counts the autocorrelation of the chains; ``ess`` is the
@@ -67,7 +64,7 @@ def bridge(
     for _ in range(2):  # the second time with the effective number of draws
         value = _solve(here, there, effective)
         f = _share(here - value, effective, len(there), of_map=True)
-        error_here, ess_here = mean_error_where(f / f.mean(), inside, ancestor)
+        error_here, ess_here = mean_error_where(f / f.mean(), inside)
         effective = min(max(ess_here, 1.0), float(here.size))
     g = _share(there - value, effective, len(there), of_map=False)
     error_there = float(g.std()) / (g.mean() * math.sqrt(len(g)))

@@ -124,7 +124,6 @@ def through_the_map(
     if not weights:
         return {}
     space, dtype = target.space, target.dtype
-    ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
     found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}, "bridge": {}}
     for m, w in weights.items():
         smooth, plain = smoothed(w), log_mean_weight(w)
@@ -138,7 +137,7 @@ def through_the_map(
     inside = {m: (code == c).all(-1) for m, c in codes.items()}
     for m, w in weights.items():
         rows = np.where(inside[m].numpy(), log_w.numpy(), np.nan)
-        found["bridge"][m] = rounded(bridge(rows, w.numpy(), ancestor), dtype)
+        found["bridge"][m] = rounded(bridge(rows, w.numpy()), dtype)
     if evaluations > 3 * MIRRORED * len(weights):
         found["warp"] = {}
         for m, c in codes.items():
@@ -152,7 +151,7 @@ def through_the_map(
                 target, transport, c.to(target.device), MIRRORED, generator
             )
             there = mirrored(target, transport, c.expand(MIRRORED, -1), points.cpu(), log_v.cpu())
-            found["warp"][m] = rounded(bridge(table, there.numpy(), ancestor), dtype)
+            found["warp"][m] = rounded(bridge(table, there.numpy()), dtype)
     return found
 
 

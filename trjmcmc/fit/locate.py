@@ -11,14 +11,16 @@ from torch import Tensor
 from .. import clock
 from ..errors import BudgetError
 from ..target.target import Target
-from .policy import LocatingPolicy
+
+DRAWS = 64  # of a model and iteration, half of them mirror images
+
+ITERATIONS = 150  # steps double where they fall short: a posterior far away takes tens of them
 
 
 def locate(
     target: Target,
     code: Tensor,
     generator: torch.Generator,
-    policy: LocatingPolicy = LocatingPolicy(),
     deadline: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
     """Mean-field Gaussian approximation of each model by variational online Newton steps.
@@ -31,7 +33,6 @@ def locate(
         target: The target; surrogates are used where there are any.
         code: Models, shape (M, L).
         generator: Source of randomness.
-        policy: How many draws and iterations.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further iteration begins.
 
     Returns:
@@ -48,14 +49,14 @@ def locate(
         >>> round(loc[0, 0].exp().item(), 4)  # height given no change: Gamma(192, 41107 days)
         0.0047
     """
-    m, d, n = len(code), target.dim, policy.draws_per_model
+    m, d, n = len(code), target.dim, DRAWS
     loc = torch.zeros(m, d, dtype=target.dtype, device=target.device)
     precision = torch.ones_like(loc)
     many = code.repeat_interleave(n, 0)
-    for i in range(policy.iterations):
+    for i in range(ITERATIONS):
         if i and clock.now() > deadline:
             break
-        progress = i / policy.iterations
+        progress = i / ITERATIONS
         temper = min(1.0, 0.1 ** (1 - 2 * progress))
         rate = 0.3 if progress < 0.7 else 0.1
         scale = precision.rsqrt()
@@ -96,14 +97,13 @@ def located(
     target: Target,
     codes: Tensor,
     generator: torch.Generator,
-    policy: LocatingPolicy,
     deadline: float = math.inf,
     evaluations: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
     """What :func:`locate` finds; standard units without gradients, or with too few evaluations."""
-    enough = len(codes) * policy.draws_per_model * policy.iterations <= evaluations
+    enough = len(codes) * DRAWS * ITERATIONS <= evaluations
     if target.differentiable and target.dim and enough:
         with suppress(BudgetError):
-            return locate(target, codes, generator, policy, deadline)
+            return locate(target, codes, generator, deadline)
     loc = torch.zeros(len(codes), target.dim, dtype=target.dtype, device=target.device)
     return loc, torch.ones_like(loc)

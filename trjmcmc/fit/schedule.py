@@ -6,7 +6,6 @@ import math
 from typing import Protocol
 
 from ..errors import ConfigurationError
-from .policy import TrainingPolicy
 
 
 class Schedule(Protocol):
@@ -30,12 +29,15 @@ class Cosine:
 
     Arguments:
         steps: Steps of the whole run.
-        policy: In what shares of them it rises and falls.
     """
 
-    def __init__(self, steps: int, policy: TrainingPolicy = TrainingPolicy()) -> None:
-        self.rise = max(1, round(policy.warming_share * steps))
-        self.length = max(1, round(policy.cooling_share * steps))
+    RISE = 0.05  # of the steps: Adam's first ones rest on few gradients
+
+    FALL = 0.3  # of the steps: the noise of the last ones stays in the map
+
+    def __init__(self, steps: int) -> None:
+        self.rise = max(1, round(self.RISE * steps))
+        self.length = max(1, round(self.FALL * steps))
         self.start = steps - self.length
 
     def __call__(self, step: int) -> float:
@@ -58,7 +60,7 @@ class Halving:
     """Learning rate factor: 1, and half as large after each plateau; the last one ends it.
 
     Arguments:
-        steps, policy: Not used.
+        steps: Not used.
 
     Source:
         Yin & Jiao, https://arxiv.org/abs/2512.12742, Appendix A, with a rate of 1e-4
@@ -71,7 +73,7 @@ class Halving:
 
     LEAST = 2**-6  # of the first rate, below which nothing moves any more
 
-    def __init__(self, steps: int, policy: TrainingPolicy = TrainingPolicy()) -> None:
+    def __init__(self, steps: int) -> None:
         self.factor = 1.0
 
     def __call__(self, step: int) -> float:

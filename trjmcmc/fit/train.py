@@ -6,9 +6,9 @@ import copy
 import math
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -29,6 +29,8 @@ from .policy import TrainingPolicy
 from .schedule import SCHEDULES, Schedule, check_schedule
 from .trace import FitTrace
 
+REPORTED = 0.01  # share of draws or steps without a finite gradient that is worth a warning
+
 
 def train(
     transport: Transport,
@@ -45,8 +47,6 @@ def train(
     progress: bool = True,
     label: str = "fit",
     policy: TrainingPolicy = TrainingPolicy(),
-    before: Training | None = None,
-    between: Callable[[Training], object] | None = None,
 ) -> FitTrace:
     """Train a map by stochastic gradients.
 
@@ -69,11 +69,7 @@ def train(
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
-        policy: What is omitted; windows, and shares of the steps in which the learning rate
-            rises and falls.
-        before: A training of this map that was broken off between two steps, to go on with; what
-            its settings were is what they are.
-        between: Called between two steps, with the training.
+        policy: What is omitted, and windows.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -98,14 +94,12 @@ def train(
     if not steps or not (objective.learns or shaped):
         return FitTrace()
     settings = _Settings(steps, batch, learning_rate, clip, patience, schedule, deadline, policy)
-    run = before or Training(transport, objective, settings, generator)
-    begun = clock.now() - run.seconds
-    with progress_bar(progress, total=run.settings.steps, desc=label, unit="step") as bar:
-        bar.update(run.step)
-        run.descend(bar, deadline, between)
+    run, begun = _Training(transport, objective, settings, generator), clock.now()
+    with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
+        run.descend(bar)
     run.best.restore()
     trace = run.trace(clock.now() - begun)
-    _warn_of_losses(trace, policy.reported_share)
+    _warn_of_losses(trace)
     return trace
 
 
@@ -123,12 +117,11 @@ class _Settings:
     policy: TrainingPolicy
 
 
-class Training:
-    """One training run between two steps: its descent, its window, and the windows behind it.
+class _Training:
+    """One training run: its descent, its window, and the windows behind it.
 
     Attributes:
         step: Steps that were made.
-        seconds: That they took.
         ended: What ended it, in the words of :class:`FitTrace`; empty before.
     """
 
@@ -141,30 +134,19 @@ class Training:
     ) -> None:
         self.transport, self.objective = transport, objective
         self.settings, self.generator = settings, generator
-        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps, settings.policy)
+        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps)
         self.descent = _Descent(transport, settings.learning_rate, settings.clip)
         self.best = _Best(transport)
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest
         self.windows: list[_Window] = []
         self.draws = self.step = 0
-        self.seconds, self.ended, self._levels = 0.0, "", False
+        self.ended, self._levels = "", False
 
-    def __getstate__(self) -> dict[str, Any]:
-        """A deadline is of the process that set it."""
-        return {**self.__dict__, "settings": replace(self.settings, deadline=math.inf)}
-
-    def descend(
-        self, bar: Any, deadline: float, between: Callable[[Training], object] | None
-    ) -> None:
-        """Make steps to the end; arguments as of :func:`train`."""
-        self.settings = replace(self.settings, deadline=deadline)
-        begun = clock.now() - self.seconds
+    def descend(self, bar: Any) -> None:
+        """Make steps to the end."""
         try:
             while not self.ended:
                 self.advance(bar)
-                self.seconds = clock.now() - begun
-                if between is not None and not self.ended:
-                    between(self)
         except BudgetError:
             self.ended = "budget"
         except KeyboardInterrupt:
@@ -333,15 +315,15 @@ def _sums(losses: Losses) -> Tensor:
     return torch.stack([seen, (~finite).sum().to(seen)])
 
 
-def _warn_of_losses(trace: FitTrace, share: float) -> None:
+def _warn_of_losses(trace: FitTrace) -> None:
     """Warn where more than a share of the steps or draws had to be left out."""
-    if trace.skipped > share * (trace.step or [1])[-1]:
+    if trace.skipped > REPORTED * (trace.step or [1])[-1]:
         warn_user(
             f"fit: {trace.skipped} steps had no finite gradient and were left out",
             ConvergenceWarning,
         )
     lost = sum(trace.non_finite)
-    if lost > share * max(trace.draws, 1):
+    if lost > REPORTED * max(trace.draws, 1):
         warn_user(
             f"fit: {lost} of {trace.draws} draws ({lost / trace.draws:.1%}) had no finite log "
             "density or gradient and were left out; the map may not cover the posterior",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,7 +15,6 @@ from .. import clock
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, warn_user
 from ..pilot.audit import Audit
-from ..pilot.parts import Part
 from ..pilot.report import Score
 from ..pilot.survey import PilotRuns
 from ..promises import MODELS_ONE_BY_ONE
@@ -26,16 +24,32 @@ from ..transport.base import Standardisable, Transport
 from ..transport.laplace import Laplace
 from ..weights.base import ModelWeights
 from .fitted import Fitted
-from .locate import located
+from .locate import DRAWS, ITERATIONS, located
 from .objective import Objective, covering
 from .policy import TrainerPolicy
 from .reverse import ReverseKL, goes_back_cheaply
 from .source import Pilot, given_draws, source
 from .standardise import moments, standardise, typical_scale
-from .starts import Limits, start_better
+from .starts import BUDGET_SHARE, Limits, start_better
 from .trace import FitTrace
-from .train import Training, train
-from .under_way import UnderWay, unhurried
+from .train import train
+
+AUDIT_TIME = 0.4  # share of the time of a limited fit for its audit
+
+AUDIT_SHARE = 0.45  # of a limit on evaluations for it; the rest goes to importance sampling
+
+TRAINING_TIME = 0.8  # share of what is left after it for training; the rest scores the map
+
+STANDARDISED = 256  # models of a large space whose coordinates are located before training
+
+LOCATING_SHARE = 0.5  # evaluations for that, over those of the training
+
+FEWEST_LOCATED = 4  # models at least
+
+FEWEST_DRAWS = 200  # distinct ones a model below which location and scale are all that is learnt
+# from them: a flow would fit each draw
+
+MENDING = 0.5  # steps of a training because of the audit, over those of the fit
 
 
 class Trainer:
@@ -74,14 +88,6 @@ class Trainer:
         self.policy, self._make_weights = policy, weights
         self.pilot = PilotRuns(target, generator, policy.survey)
         self._fitted = Fitted(transport, few=target.space.few)
-        self._deadline = math.inf
-        self._audits = False  # whether the last fit was to be audited
-        self._under_way: UnderWay | None = None  # a fit, from its training on
-        self._between: Callable[[], object] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A deadline, and who is called, are of this process."""
-        return {**self.__dict__, "_deadline": math.inf, "_between": None}
 
     # ---- what is known ----------------------------------------------------------------------
 
@@ -101,45 +107,6 @@ class Trainer:
     def _spend(self, stage: str, seconds: float) -> None:
         self._learn(seconds={**self._fitted.seconds, stage: seconds})
 
-    @property
-    def deadline(self) -> float:
-        """Time by :func:`trjmcmc.clock.now` at which the run that asks must be over."""
-        return self._deadline
-
-    @contextmanager
-    def within(self, deadline: float) -> Iterator[None]:
-        """Keep what has no deadline of its own small against the time left until this one.
-
-        Arguments:
-            deadline: Time by :func:`trjmcmc.clock.now`.
-        """
-        before, self._deadline = self._deadline, deadline
-        try:
-            yield
-        finally:
-            self._deadline = before
-
-    @contextmanager
-    def telling(
-        self, on_grown: Callable[[], object] | None, between: Callable[[], object] | None
-    ) -> Iterator[None]:
-        """Call these whenever an audit of few models has grown, and between two training steps.
-
-        What is known then is enough for another process to go on with the fit.
-        """
-        self._between = between
-        try:
-            with self.pilot.telling(on_grown):
-                yield
-        finally:
-            self._between = None
-
-    @property
-    def step(self) -> int | None:
-        """Steps of the training that is under way, or None."""
-        going = self._under_way
-        return None if going is None or going.training is None else going.training.step
-
     # ---- a fit ------------------------------------------------------------------------------
 
     def fit(
@@ -154,22 +121,17 @@ class Trainer:
         particles: int | None = None,
         moves: int | None = None,
         max_evaluations: int | None = None,
-        extra: Pool | None = None,
-        mend_until: float = math.inf,
         deadline: float = math.inf,
         progress: bool = True,
         **options: Any,
     ) -> Fitted:
-        """Train, or go on where another process was broken off in its training.
+        """Train, audit what was learnt, and train again where it falls short.
 
         See :meth:`trjmcmc.TRJSampler.fit` for the arguments not named here.
 
         Arguments:
-            extra: Draws from elsewhere to train on beside the audit's, such as those that chains
-                have passed.
-            mend_until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
-            deadline: The same by which all is to be done; an audit that has to be hurried for it
-                gives draws and no verdict.
+            deadline: Time by :func:`trjmcmc.clock.now` by which all is to be done; an audit that
+                has to be hurried for it gives draws and no verdict.
 
         Returns:
             All that is known then; also what earlier fits and runs have found.
@@ -178,10 +140,7 @@ class Trainer:
             ConfigurationError: Settings that contradict each other.
             TargetError: Pilot draws outside a prior's support.
         """
-        if self._under_way is not None:
-            return self._go_on(self._under_way, mend_until, deadline, progress)
         self._learn(score=None, mended=0)
-        self._audits = audit is not False and max_evaluations is None
         if not self.target.dim and self._make_weights is None:  # there is nothing to map
             return self._learn(trace=FitTrace())
         if max_evaluations is not None and max_evaluations < 1:
@@ -191,8 +150,8 @@ class Trainer:
         own = objective is None and pilot in (None, True)
         own = own and (few or by == "pilot" or not self.target.differentiable)
         codes = self._models(own)
-        until = clock.part_of_the_time_left(self.policy.audit_time, deadline)
-        limit = None if max_evaluations is None else int(self.policy.audit_share * max_evaluations)
+        until = clock.part_of_the_time_left(AUDIT_TIME, deadline)
+        limit = None if max_evaluations is None else int(AUDIT_SHARE * max_evaluations)
         end = until if few else math.inf
         draft = self.pilot.planned(
             codes, particles=particles, moves=moves, evaluations=limit, deadline=end
@@ -209,7 +168,7 @@ class Trainer:
         auditing = auditing and unhurried(draft)
         pool = given_draws(self.target, pilot, codes, self.generator, progress)
         if pool is None and own and draft.rounds:
-            pool = self._joined(draft, extra)
+            pool = self.pilot.draws(draft)
         settings = {"steps": steps, "batch": batch, **options}
         limits = Limits(clock.now(), deadline, max_evaluations or math.inf)
         tried = self._place(codes, pool, settings, by, limits)
@@ -222,31 +181,20 @@ class Trainer:
         if objective is None:
             return self._learn(trace=FitTrace())
         shaped = int(self.target.space.active(codes).any(-1).sum())  # models with parameters
-        if own and pool is not None and pool.distinct < self.policy.fewest_training_draws * shaped:
+        if own and pool is not None and pool.distinct < FEWEST_DRAWS * shaped:
             settings["steps"] = 0  # too few to learn a shape from: location and scale must do
         before = clock.now() - limits.begun if tried.step else 0.0
-        self._under_way = UnderWay(
-            draft, auditing, limit is None, extra, objective, settings, name, by != "vi", before
-        )
-        return self._go_on(self._under_way, mend_until, deadline, progress)
-
-    def _go_on(self, going: UnderWay, mend_until: float, deadline: float, progress: bool) -> Fitted:
-        """The training, and what follows; arguments as of :meth:`fit`."""
-        late = clock.part_of_the_time_left(self.policy.training_time, deadline)
-        settings = going.within(late, progress)
-        try:
-            if not going.mends:
-                trace = self._train(going.objective, settings, going=going)
-                self._learn(trace=replace(trace, by=going.by), audit=None)
-                self._spend("fit", going.before + trace.seconds)
-                if self._fitted.few and going.audit.rounds:
-                    self._adopt(going.audit)
-                    self._spend("pilot", going.audit.seconds)
-                going.trained()
-            if going.judges and self._fitted.audit is not None:
-                self._mend(going, min(mend_until, deadline))
-        finally:
-            self._under_way = None
+        settings["deadline"] = clock.part_of_the_time_left(TRAINING_TIME, deadline)
+        settings["progress"] = progress
+        trace = self._train(objective, settings)
+        self._learn(trace=replace(trace, by=name), audit=None)
+        self._spend("fit", before + trace.seconds)
+        if few and draft.rounds:
+            self._adopt(draft)
+            self._spend("pilot", draft.seconds)
+        if auditing and self._fitted.audit is not None:
+            settings["steps"] = int(settings["steps"] * MENDING) if by != "vi" else 0
+            self._mend(draft, settings, limit is None, deadline)
         return self._fitted
 
     def _models(self, own: bool) -> Tensor:
@@ -254,22 +202,9 @@ class Trainer:
         space = self.target.space
         if self._fitted.few:
             return space.enumerate()
-        some = space.sample_prior(self.policy.standardised_models, self.generator)
+        some = space.sample_prior(STANDARDISED, self.generator)
         models = distinct(some)[0]
         return models[:MODELS_ONE_BY_ONE] if own else models
-
-    # ---- draws ------------------------------------------------------------------------------
-
-    def draws(self) -> Pool:
-        """Those of the whole audit, fewer where time is short: a mode that one replicate has
-        met is a mode."""
-        assert self._fitted.audit is not None
-        return self.pilot.draws(self._fitted.audit, self._deadline, whole=True)
-
-    def _joined(self, audit: Audit, extra: Pool | None) -> Pool:
-        """Draws of an audit and others: nothing is evaluated again."""
-        pool = self.pilot.draws(audit, self._deadline)
-        return pool if extra is None else pool.joined(extra)
 
     # ---- training ---------------------------------------------------------------------------
 
@@ -293,18 +228,16 @@ class Trainer:
         Returns:
             The trace of the last of the trainings that a start was chosen by.
         """
-        locating = self.policy.locating
         if pool is None and not self._fitted.few:
-            each = locating.draws_per_model * locating.iterations
-            most = int(self.policy.locating_share * settings["steps"] * settings["batch"] / each)
-            codes = codes[: max(self.policy.fewest_located, most)]
+            most = LOCATING_SHARE * settings["steps"] * settings["batch"] / (DRAWS * ITERATIONS)
+            codes = codes[: max(FEWEST_LOCATED, int(most))]
         active = self.target.space.active(codes)
         if pool is not None:
             loc, scale = moments(pool, codes, active)
         else:
-            until = clock.part_of_the_time_left(self.policy.tried_budget, limits.deadline)
-            share = self.policy.tried_budget * limits.evaluations
-            loc, scale = located(self.target, codes, self.generator, locating, until, share)
+            until = clock.part_of_the_time_left(BUDGET_SHARE, limits.deadline)
+            share = BUDGET_SHARE * limits.evaluations
+            loc, scale = located(self.target, codes, self.generator, until, share)
         self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is not None:
             return FitTrace()
@@ -313,12 +246,12 @@ class Trainer:
             return FitTrace()
         shortly = partial(self._train, self._reverse(learnt=False, by=by))
         given = (self.transport, self.target, codes, (loc, scale), shortly, settings)
-        return start_better(*given, self.generator, self.policy, limits)
+        return start_better(*given, self.generator, limits)
 
     def _objective(self, pool: Pool | None, by: str | None = None) -> Objective | None:
         """By draws where there are any, else by gradients; None, with a warning, without both."""
         if pool is not None:
-            return covering(pool, self.generator, self.policy.covering)
+            return covering(pool, self.generator)
         if self.target.differentiable:
             return self._reverse(learnt=True, by=by)
         warn_user(
@@ -342,66 +275,49 @@ class Trainer:
     def _train(
         self,
         objective: Objective,
-        settings: dict[str, Any],
+        settings: Mapping[str, Any],
         label: str = "fit",
         transport: Transport | None = None,
-        going: UnderWay | None = None,
     ) -> FitTrace:
-        def between(training: Training) -> None:
-            if going is not None and self._between is not None:
-                going.at(training)
-                self._between()
-
-        found = train(
+        return train(
             self.transport if transport is None else transport,
             objective,
             generator=self.generator,
             label=label,
             policy=self.policy.training,
-            before=None if going is None else going.training,
-            between=between,
             **settings,
         )
-        if going is not None:
-            going.at(None)
-        return found
 
-    def _mend(self, going: UnderWay, until: float) -> None:
+    def _mend(
+        self, audit: Audit, settings: Mapping[str, Any], enlarges: bool, until: float
+    ) -> None:
         """Score the map on draws that were kept back; train it again where it falls short.
 
         Arguments:
-            going: The fit.
-            until: Time by :func:`trjmcmc.clock.now` after which no mending begins.
+            audit: Of the fit.
+            settings: Of another training; without steps there is none.
+            enlarges: Whether the audit grows before it.
+            until: Time by :func:`trjmcmc.clock.now` after which none begins.
         """
-        steps = int(going.settings["steps"] * self.policy.mending_share) if going.repairs else 0
-        score = self.scored(self.transport) if going.training is None else None
-        while steps and (going.training is not None or self._may_mend(going, score, until)):
-            again = self._train(
-                going.objective, {**going.settings, "steps": steps}, "mend", going=going
-            )
-            self._spend("fit", self._fitted.seconds["fit"] + again.seconds)
+        score = self._scored()
+        while settings["steps"] and score is not None and clock.now() <= until:
+            known, short = self._fitted, score.short & audit.matters
+            assert known.trace is not None
+            if known.trace.stopped == "interrupted" or not bool(short.any()):
+                break
+            if known.mended >= self.policy.most_mends:
+                break
+            self._learn(mended=known.mended + 1)
+            if enlarges:
+                rows, progress = short.nonzero()[:, 0], settings["progress"]
+                audit.enlarge(rows, deadline=until, progress=progress)
+            objective = covering(self.pilot.draws(audit), self.generator)
+            again = self._train(objective, settings, "mend")
+            self._spend("fit", known.seconds["fit"] + again.seconds)
             if again.stopped == "interrupted":
-                assert self._fitted.trace is not None
-                self._learn(trace=replace(self._fitted.trace, stopped="interrupted"))
-            score = self.scored(self.transport)
+                self._learn(trace=replace(known.trace, stopped="interrupted"))
+            score = self._scored()
         self._learn(score=score)
-
-    def _may_mend(self, going: UnderWay, score: Score | None, until: float) -> bool:
-        """Whether the map falls short, and there is time for another training, which is set up."""
-        trace = self._fitted.trace
-        assert trace is not None
-        if score is None or trace.stopped == "interrupted" or clock.now() > until:
-            return False
-        short = score.short & going.audit.matters
-        if self._fitted.mended >= self.policy.most_mends or not bool(short.any()):
-            return False
-        self._learn(mended=self._fitted.mended + 1)
-        if going.enlarges:
-            rows, progress = short.nonzero()[:, 0], going.settings["progress"]
-            going.audit.enlarge(rows, deadline=until, progress=progress)
-        pool = self._joined(going.audit, going.extra)
-        going.again(covering(pool, self.generator, self.policy.covering))
-        return True
 
     # ---- pilot runs -------------------------------------------------------------------------
 
@@ -415,47 +331,31 @@ class Trainer:
         if not known.few or not self.target.dim or known.audit is not None:
             return known
         codes = self.target.space.enumerate()
-        until = clock.part_of_the_time_left(self.policy.survey.time_share, self._deadline)
         begun = clock.now()
-        audit = self.pilot.survey(codes, deadline=until, progress=progress)
+        audit = self.pilot.survey(codes, progress=progress)
         if audit is not None:
             self._adopt(audit)
-            self._measure(codes)
+            # of the whole audit: a mode that one replicate has met is a mode
+            active, draws = self.target.space.active(codes), self.pilot.draws(audit, whole=True)
+            self._learn(scale=typical_scale(moments(draws, codes, active)[1], active))
         self._spend("survey", clock.now() - begun)
         return self._fitted
 
-    def take_up(self, parts: Sequence[Part]) -> Fitted:
-        """Count parts of posteriors that the audit has lost among what it has found."""
-        audit = self._fitted.audit
-        assert audit is not None
-        for part in parts:
-            audit.take_up(part)
-        self._adopt(audit)
-        self._measure(audit.code)
-        return self._fitted
-
-    def _measure(self, codes: Tensor) -> None:
-        """Learn the typical spread of coordinates from the draws so far."""
-        active = self.target.space.active(codes)
-        _, scale = moments(self.draws(), codes, active)
-        self._learn(scale=typical_scale(scale, active))
-
     def _adopt(self, audit: Audit) -> None:
-        self._learn(audit=audit, modes=self.pilot.modes(audit, self._deadline))
+        self._learn(audit=audit, modes=self.pilot.modes(audit))
 
-    def scored(self, transport: Transport) -> Score | None:
-        """What the audit says of a map; nothing if it had to be hurried, or there is no time."""
+    def _scored(self) -> Score | None:
+        """What the audit says of the map; nothing if it had to be hurried."""
         audit = self._fitted.audit
-        if audit is None or audit.hurried:
-            return None
-        if math.isinf(self._deadline):
-            return audit.score(transport)
-        policy, begun = self.policy, clock.now()
-        audit.score(transport, policy.tried_draws)
-        each = max(clock.now() - begun, 1e-9) / policy.tried_draws  # seconds of one a model
-        affordable = policy.scoring_share * max(0.0, self._deadline - begun) / each
-        if affordable < policy.fewest_scored_draws:
-            return None
-        return audit.score(transport, int(min(audit.policy.scored_draws, affordable)))
+        return None if audit is None or audit.hurried else audit.score(self.transport)
 
-    # ---- what more would cost ---------------------------------------------------------------
+
+def unhurried(audit: Audit) -> bool:
+    """Whether an audit can judge a map; where there was no time for it, a warning says so."""
+    if audit.hurried:
+        warn_user(
+            "there was no time to audit the map: what it has lost would not be seen. Give the "
+            "run more max_seconds, or fit() first",
+            ConvergenceWarning,
+        )
+    return not audit.hurried

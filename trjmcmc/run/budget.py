@@ -55,11 +55,6 @@ class Spending:
         """Add seconds to those of a stage."""
         self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
 
-    @property
-    def total(self) -> float:
-        """Seconds of all stages."""
-        return sum(self.seconds.values())
-
     def begin(self) -> bool:
         """Begin a new period if the last one was reported; whether that was so."""
         again = self._reported

@@ -28,7 +28,6 @@ from ..transport.memory import Remembers
 from .frozen import READS, cut_marks, refuse_frozen
 from .lowering import assume_factorised, decompositions, without_bools
 from .memories import inside
-from .policy_of_capture import CapturePolicy
 
 Counts = Callable[[list[Info]], Any]  # a tree of tensors: what is counted of a step
 Tensors = list[Tensor]
@@ -36,6 +35,12 @@ Way = Callable[[Callable[..., Tensors], Tensors], Callable[..., Any]]  # how a g
 
 SAME_PLACE = 1e-3  # absolute and relative difference of coordinates that rounding makes
 SAME_NATS, SAME_SHARE = 1e-2, 1e-5  # the same of log joints, absolute and relative
+
+CHECKED_DRAWS = 64  # by which captured steps are held against the kernel's own
+
+CHECKED_STEPS, MOST_CHECKED_STEPS = 3, 20  # of all chains that these are, whatever chains there are
+
+APART = 0.005  # share of them that may differ: an acceptance at the edge falls the other way
 
 READING = {"GuardOnDataDependentSymNode", "DataDependentOutputException"}  # torch's errors of that
 
@@ -175,7 +180,7 @@ class CapturedStep:
             account.add(evaluations=evaluations, gradients=gradients, overflows=overflows)
         return _state(found[:n], self._owner), tree.tree_unflatten(counted, self._shape)
 
-    def check(self, state: State, generator: torch.Generator, policy: CapturePolicy) -> None:
+    def check(self, state: State, generator: torch.Generator) -> None:
         """Hold captured steps against the kernel's own, from the same states and numbers.
 
         A compiler makes mistakes, and a wrong step would be a wrong answer without a warning. The
@@ -184,14 +189,12 @@ class CapturedStep:
         Arguments:
             state: Chains; they stay where they are.
             generator: The one that steps will be given; it stays as it is.
-            policy: How many steps, and how many of the draws may differ by rounding.
 
         Raises:
             NotTheSame: More differ, or what is counted of them does; or nothing could be compared.
         """
         first, chains, apart, compared = state, len(state.code), 0, 0
-        steps = max(policy.checked_steps, -(-policy.checked_draws // max(chains, 1)))
-        steps = min(steps, policy.most_checked_steps)
+        steps = min(max(CHECKED_STEPS, -(-CHECKED_DRAWS // max(chains, 1))), MOST_CHECKED_STEPS)
         twin, own = (torch.Generator(generator.device) for _ in range(2))
         twin.set_state(generator.get_state())
         with torch.no_grad():
@@ -219,7 +222,7 @@ class CapturedStep:
                 state = after if shape_of(after) == shape_of(first) else first
         if not compared:
             raise NotTheSame("the usual case was not at hand in any of the first steps")
-        if apart > policy.checked_share * compared:
+        if apart > APART * compared:
             raise NotTheSame(f"{apart} of {compared} draws differ from those of the kernel itself")
         self.missed = 0
 

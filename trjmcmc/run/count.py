@@ -166,10 +166,6 @@ class Crossings:
         zeros = torch.zeros(self._most, self._groups, m, m, dtype=torch.float64, device=device)
         self._crossed, self._stays = zeros, zeros.sum(-1)
 
-    def add(self, infos: list[Info]) -> None:
-        """Count one step of all chains; no copy to the host."""
-        self.take(self.pairs(infos))
-
     def pairs(self, infos: list[Info]) -> list[Pair]:
         """By jump, place in the table of its model, of its model and the next, and its chance."""
         found, m = [], self._models
@@ -203,13 +199,3 @@ class Crossings:
         """Sums of acceptance probabilities (B, M, M) and numbers of draws (B, M), on the CPU."""
         used = self._stays.sum((1, 2)) > 0
         return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
-
-    def held(self) -> dict[str, Any]:
-        """What was summed up so far; it stays as it is."""
-        sums = {"crossed": self._crossed.clone(), "stays": self._stays.clone()}
-        return {"span": self._span, "steps": self._steps, **sums}
-
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        """Go on from what was held."""
-        self._span, self._steps = held["span"], held["steps"]
-        self._crossed, self._stays = held["crossed"].clone(), held["stays"].clone()

@@ -136,14 +136,6 @@ class Crew:
     def _is_dask(self) -> bool:
         return type(self._executor).__module__.partition(".")[0] == "distributed"
 
-    def workers(self) -> int | None:
-        """How many tasks can be done at once, where that is known."""
-        if self.local:
-            return 1
-        if hasattr(self._executor, "nthreads") and self._is_dask:
-            return sum(self._executor.nthreads().values())
-        return getattr(self._executor, "_max_workers", None)
-
     # ---- tasks --------------------------------------------------------------------------------
 
     def send(self, key: Hashable, limit: float, step: Callable[..., Any], *args: Any) -> None:

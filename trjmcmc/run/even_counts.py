@@ -16,6 +16,7 @@ from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, DisagreementWarning, warn_user
 from ..estimate.acceptance_ratio import acceptance_ratio, influence
 from ..estimate.estimate import Estimate
+from ..estimate.importance import enough_weights, log_mean_weight, rounded
 from ..kernel.base import Info, Kernel, State, start
 from ..kernel.compose import Cycle
 from ..pilot.generation import systematic
@@ -26,9 +27,7 @@ from ..target.tempered import Tempered
 from ..transport.normals import gaussian_mixture
 from .count import Tally
 from .moves import component_births, component_exchanges, component_walks
-from .policy import StartPolicy
 from .start import prior_draws
-from .weighing import Weighing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,7 +201,7 @@ def evidences_of_counts(
     parts = _checked(target, max_seconds, chains)
     begun, generator = clock.now(), torch.Generator(target.device).manual_seed(seed)
     even, end = Evened(target), begun + max_seconds
-    state, _ = prior_draws(even, chains, generator, StartPolicy())
+    state = prior_draws(even, chains, generator)
     warm = clock.part_of_the_time_left(WARM_UP, end)
     with torch.no_grad(), progress_bar(progress, desc="evidences", unit="step") as bar:
         carried = clock.part_of_the_time_left(CARRIED, warm)
@@ -402,12 +401,11 @@ def _sampled(
 def _anchor(target: Target, low: int, pool: Pool, generator: torch.Generator) -> Estimate:
     """Log evidence of the smallest number, by importance sampling."""
     flow = gaussian_mixture(target.space, pool, generator)
-    weighing = Weighing(target, flow, generator, DRAWS)
     code = torch.tensor([low], device=target.device)
     with torch.no_grad():
-        weighing.weigh(code, str(low))
+        log_w = enough_weights(target, flow, code, generator, most=DRAWS)
         prior = float(target.space.log_prior(code[None]))
-    return weighing.log_mass[str(low)].shifted(-prior)
+    return rounded(log_mean_weight(log_w), target.dtype).shifted(-prior)
 
 
 def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.DataFrame:

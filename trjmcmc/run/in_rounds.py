@@ -11,7 +11,6 @@ from typing import Any
 from .. import clock
 from ..errors import (
     BudgetError,
-    CheckpointError,
     ConfigurationError,
     InterruptedWarning,
     TRJError,
@@ -40,21 +39,25 @@ from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
-    ROUNDS,
     STATED,
+    Place,
     RoundsOnward,
     RoundsSaver,
     before_in,
     before_of,
+    check_same,
     record_of,
 )
-from .saving import Place, check_same
 from .shards import numbers_of
 from .stated import Stated
-from .strategy import WithKernel
+from .strategy import FIT_SHARE, WithKernel
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
+
+INTERRUPTED_SECONDS = 1.0  # of sampling after that
+
+VI_SHARE = 0.4  # of the time, for a fit by "vi", after which moves are chosen
 
 CHECKED = 2000  # draws of captured steps that are held against the target
 
@@ -97,21 +100,18 @@ def begin(
     """
     found = None if place is None else place.found
     there = saved if found is None else found.head
-    if there is not None and ROUNDS not in there:
-        raise CheckpointError("checkpoint: the run there is of an older version; begin anew")
     if isinstance(known.strategy, WithKernel):
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         needed = known.strategy.trains and not known.ready
         fit = "auto" if not needed else True if fit == "auto" else fit
     if fit in {True, "vi"} and stated.evaluations is not None:
-        left = (1 - known.policy.shares.fit) * stated.evaluations
+        left = (1 - FIT_SHARE) * stated.evaluations
         stated = stated._replace(evaluations=max(1, int(left)))
     if place is not None and found is not None:
         check_same(place, known.target)
     if there is not None:
         stated = stated_again(stated, there, found is not None)
         lesson = found.plan if found is not None else there["lesson"]
-        assert lesson is not None
         if lesson[MAP] is not None:
             known.take_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
@@ -221,15 +221,14 @@ class InRounds:
         asked = until is not None or (max_seconds is None and not endless)
         seconds = max_seconds or (math.inf if endless else DONE_SECONDS)
         if self._fit in {True, "vi"}:
-            shares, by = known.policy.shares, "vi" if self._fit == "vi" else None
-            share = shares.fit_before_choice if by else known.strategy.fit_share(shares)
+            by = "vi" if self._fit == "vi" else None
+            share = VI_SHARE if by else known.strategy.fit_share
             late, most, before = begun + seconds * share, max_evaluations, self._evaluations
             try:
                 trace = known.fit(  # the run weighs its models itself, through what is closer
                     by=by,
                     audit=by is None,
                     deadline=late,
-                    mend_until=late,
                     max_evaluations=None if most is None else int(share * most),
                     progress=progress,
                 )
@@ -239,7 +238,7 @@ class InRounds:
             if most is not None:
                 max_evaluations = most - (self._evaluations - before)
             if self._cut:
-                begun, seconds = clock.now(), known.policy.summing_up.interrupted_seconds
+                begun, seconds = clock.now(), INTERRUPTED_SECONDS
         return self.run(
             None if until is None and draws is not None else self._aims,
             begun + seconds - clock.now(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..draws import Draws
 from ..errors import CheckpointError, ConfigurationError, TRJError
+from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, rounded
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
@@ -28,7 +28,6 @@ from ..weights.base import ModelWeights
 from .budget import Spending, limited
 from .policy import Policy
 from .strategy import Strategy, WithKernel, check_kernel
-from .weighing import Weighing, fingerprint
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
 
@@ -66,17 +65,11 @@ class Knowledge:
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
         self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.make_weights = make_weights
         self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
         self.audit_report: AuditReport | None = None
         self._answer: tuple[Any, Variational] | None = None
         self._told: tuple[Any, Variational] | None = None  # the same with what an audit says
         self.spending = Spending() if spending is None else spending
-        self._weighing: Weighing | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the answer of the fit alone, which is made anew when it is asked for."""
-        return {**self.__dict__, "_answer": None, "_told": None}
 
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""
@@ -143,12 +136,11 @@ class Knowledge:
         self.begin()
         with limited(self.target, self.spending.account, max_evaluations) as left:
             settings |= {"max_evaluations": max_evaluations}
-            self.audit_report, self._weighing = None, None
+            self.audit_report = None
             trace = self.strategy.fit(self.trainer, **settings).trace
             assert trace is not None
             if self.fitted.score is not None:
-                share = self.policy.shares.warm_up
-                self.weigh(left(), clock.part_of_the_time_left(share, self.trainer.deadline))
+                self.audit_report = self._report(left())
         return trace
 
     @property
@@ -159,16 +151,11 @@ class Knowledge:
             return None
         state = fingerprint(self.transport)
         if self._answer is None or self._answer[0] != state:
-            self._answer = state, self._answered()
+            self._answer = state, variational(self.target, weights, self.transport, self.generator)
         known = self._answer[1], self.audit_report
         if self._told is None or any(a is not b for a, b in zip(self._told[0], known, strict=True)):
             self._told = known, audited(*known)
         return self._told[1]
-
-    def _answered(self) -> Variational:
-        weights = self.fitted.weights
-        through = self.transport
-        return variational(self.target, weights, through, self.generator)
 
     def variational_answer(self, draws: Draws) -> Variational | None:
         """The answer of the fit alone beside a run's draws, where it learnt q(m) or was asked."""
@@ -179,65 +166,23 @@ class Knowledge:
                 return answer.against(draws).without_draws()
         return None
 
-    # ---- evidences --------------------------------------------------------------------------
-
-    def weighing(self) -> Weighing:
-        """That of the map as it is now, made anew where the map has changed."""
-        if self._weighing is None or not self._weighing.is_of(self.transport):
-            draws = self.policy.weighing
-            most = draws.most_draws if self.fitted.few else draws.most_of_many
-            self._weighing = Weighing(self.target, self.transport, self.generator, most)
-        return self._weighing
-
-    def weigh(self, evaluations: int | None = None, until: float = math.inf) -> None:
-        """Weigh every model of a small space.
-
-        Arguments:
-            evaluations: Likelihood calls that it may take, or None.
-            until: Time by :func:`trjmcmc.clock.now` by which it is done, with fewer draws; with
-                none where there is no time for a few.
-        """
-        if not self.strategy.weighs:
-            return
-        weighing = self.weighing()
-        if not self.fitted.few:
-            return
-        begun, space = clock.now(), self.target.space
-        codes = space.enumerate()
-        labels = space.label(codes)
-        if all(label in weighing.log_mass for label in labels):
-            return
-        each = None if evaluations is None else evaluations // len(codes)
-        if math.isfinite(until):
-            priced = self.policy.summing_up.priced_draws
-            if evaluations is not None and evaluations < 4 * priced:
-                return
-            pace = weighing.seconds_a_draw(codes, priced) * len(codes)
-            if evaluations is not None:  # taking the price was not for nothing
-                each = (evaluations - 2 * priced) // len(codes)
-            affordable = int(max(0.0, until - clock.now()) / max(pace, 1e-12))
-            affordable = affordable if affordable > priced else 0
-            each = affordable if each is None else min(affordable, each)
-        if each is not None and each < 2:
-            return
-        for code, label in zip(codes, labels, strict=True):
-            weighing.weigh(code, label, each)
-        self.spending.spend("importance", clock.now() - begun)
-        if self.fitted.score is not None:
-            self.audit_report = self._report()
-
     # ---- the audit --------------------------------------------------------------------------
 
-    def _report(self) -> AuditReport:
-        """The audit beside what the map says."""
-        fitted, space, weighing = self.fitted, self.target.space, self.weighing()
-        audit, score = fitted.audit, fitted.score
+    def _report(self, evaluations: int | None) -> AuditReport | None:
+        """The audit beside evidences through the map, of so many likelihood calls, or None."""
+        fitted, space, begun = self.fitted, self.target.space, clock.now()
+        audit, score, most = fitted.audit, fitted.score, MOST_DRAWS
         assert audit is not None and score is not None
-        labels = space.label(audit.code)
-        for code, label in zip(audit.code, labels, strict=True):
-            weighing.weigh(code, label)
+        if evaluations is not None:
+            most = min(most, evaluations // len(audit.code))
+        if most < 2:
+            return None
+        found = []
+        for code in audit.code:
+            log_w = enough_weights(self.target, self.transport, code, self.generator, most=most)
+            found.append(rounded(log_mean_weight(log_w), self.target.dtype))
+        self.spending.spend("importance", clock.now() - begun)
         log_prior = space.log_prior(audit.code).tolist()
-        found = [weighing.log_mass[label] for label in labels]
         return audit.report(
             score,
             [len(m) for m in fitted.modes],
@@ -246,3 +191,11 @@ class Knowledge:
             fitted.mended,
             False,
         )
+
+
+def fingerprint(transport: Transport) -> tuple[Any, ...]:
+    """Something that differs once a parameter was changed, in place too."""
+    tensors = [*transport.parameters(), *transport.buffers()]
+    with torch.no_grad():
+        sums = [float(t.double().sum()) for t in tensors if t.is_floating_point()]
+    return (*sums, *(t._version for t in tensors))

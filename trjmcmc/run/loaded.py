@@ -32,10 +32,10 @@ def load(path: str | Path) -> Result:
     """
     if not Path(path).is_dir():
         return of_result.load(path)
-    found = read_folder(path, plan=False)
+    found = read_folder(path)
     if found is None or not found.head["kept"]:
         raise TRJError(f"{path}: {_without_draws(path)}")
-    return _so_far(read_folder(path, plan=True) or found if ROUNDS in found.head else found)
+    return _so_far(found)
 
 
 def _without_draws(folder: str | Path) -> str:
@@ -47,9 +47,7 @@ def _without_draws(folder: str | Path) -> str:
 
 
 def _so_far(found: Found) -> Result:
-    head = found.head
-
-    first = head.get("left_out", 0)  # of a run in rounds, its burn-in until now
+    head, first = found.head, found.head["left_out"]  # the burn-in until now
 
     def column(name: str) -> Tensor:
         return torch.cat([s[name] for s in found.segments])[first:].transpose(0, 1).contiguous()
@@ -59,19 +57,16 @@ def _so_far(found: Found) -> Result:
         name: torch.cat([s["values"][name] for s in drawn])[first:].transpose(0, 1)
         for name in drawn[0]["values"]
     }
-    shards = head["settings"].get("shards") or 1
-    in_shards = ROUNDS in head and head[ROUNDS]["generator"].dim() > 1
+    in_shards = head[ROUNDS]["generator"].dim() > 1
+    shards = head["settings"]["shards"] if in_shards else 1
     record = Draws(
         column("code").long(),
         column("theta"),
         column("log_joint"),
         head["thin"],
-        head["shares"],
-        head["ancestor"],
-        numbers_of(shards if in_shards else 1, head["shard"]["code"].shape[0]),
+        run=numbers_of(shards, head["shard"]["code"].shape[0]),
     )
     report = RunReport(
-        acceptance=head["acceptance"],
         seconds={"until now": head["spent"]},
         steps=record.n_draws * record.thin,
         seed=head["settings"]["seed"],
@@ -85,8 +80,7 @@ def _so_far(found: Found) -> Result:
         values,
         {},
         report,
-        crossings=head["crossings"],
         slot_names=head["slot_names"],
         turns=head["turns"],
-        onward=None if found.plan is None or in_shards else onward_of(head, found.plan),
+        onward=None if in_shards else onward_of(head, found.plan),
     )

@@ -23,18 +23,20 @@ from ..weights.made import Made
 from ..weights.score_gradient import CategoricalWeights
 from .policy import MapPolicy
 
+DEFAULT = MapPolicy()
+
 PROBES = 64  # points at which a map is checked
 
-ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
+MOST_COORDINATES = 64  # of Laplace's map: curvatures cost their cube
 
-DEFAULT = MapPolicy()
+ROUND_TRIP = 0.05  # largest error of a map there and back, relative or in nats
 
 
 def map_of(
     target: Target,
     given: Transport | Callable[[Space], Transport] | None,
     seed: int,
-    policy: MapPolicy = DEFAULT,
+    policy: MapPolicy,
 ) -> Transport:
     """The map that was given, or made by what was given; the default one of None.
 
@@ -58,18 +60,18 @@ def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Trans
     space = target.space
     if not target.dim:  # nothing to map
         return CosmicAutoregressive(space, transform="diagonal")
-    if not laplace_fits(target, policy):
+    if not laplace_fits(target):
         flow = mixture_flow(space, seed=seed, layers=policy.layers, hidden=policy.hidden)
         ordered = len(components_of(target)) == 1 == len(space.kinds)
         return OrderedComponents(flow) if ordered else flow
     return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
 
 
-def laplace_fits(target: Target, policy: MapPolicy = DEFAULT) -> bool:
+def laplace_fits(target: Target) -> bool:
     """Whether the models are many, have gradients, and curvatures are not too large."""
     space = target.space
     many = space.has_items and not space.few
-    return many and target.differentiable and 0 < target.dim <= policy.most_laplace_coordinates
+    return many and target.differentiable and 0 < target.dim <= MOST_COORDINATES
 
 
 def default_weights(space: Space) -> ModelWeights:

@@ -13,9 +13,14 @@ from ..kernel.proposal.neighbours import Neighbours
 from ..target.target import Target
 from ..weights.bernoulli import BernoulliMixture
 from .moves import swaps
-from .policy import KernelPolicy
 
 NAME = "marginals"
+
+NORMALS = 4  # by which each coordinate's marginal is fitted
+
+KINDS = 4  # of sets of units, that jumps far away come from
+
+SHARES = [0.4, 0.2, 0.4]  # of births and deaths by marginals, of such jumps, of new values
 
 
 def marginals_fit(target: Target) -> bool:
@@ -23,25 +28,21 @@ def marginals_fit(target: Target) -> bool:
     return bool(target.space.units) and not target.space.gaps
 
 
-def marginal_moves(
-    target: Target, pool: Pool, generator: torch.Generator, policy: KernelPolicy
-) -> Kernel:
+def marginal_moves(target: Target, pool: Pool, generator: torch.Generator) -> Kernel:
     """Births and deaths, jumps to models far away, and new values, from what chains have seen.
 
     Arguments:
         target: The target, over a space of units.
         pool: Points that chains have passed.
         generator: Source of randomness.
-        policy: Shares of the moves.
     """
     space = target.space
-    k = policy.marginal_components
-    marginals = Marginals.fitted(space, pool.code, pool.theta, k, generator)
-    kinds = BernoulliMixture.fitted(space, pool.code, policy.kinds_of_models, generator)
-    near = Neighbours(space, swap=swaps(space, policy))
+    marginals = Marginals.fitted(space, pool.code, pool.theta, NORMALS, generator)
+    kinds = BernoulliMixture.fitted(space, pool.code, KINDS, generator)
+    near = Neighbours(space, swap=swaps(space))
     moves: list[Kernel] = [
         MarginalJump(target, marginals, near, name=NAME),
         MarginalJump(target, marginals, Learnt(kinds), name="far marginals"),
         MarginalRefresh(target, marginals),
     ]
-    return MixtureKernel(moves, list(policy.marginal_shares))
+    return MixtureKernel(moves, SHARES)

@@ -1,20 +1,16 @@
-"""What a kernel is made of, and what its maps remember between two steps."""
+"""What a kernel is made of, and which part of it owns what a state remembers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
 from types import MethodType
-from typing import Any
 
 from torch import Tensor, nn
 
 from ..kernel.base import Kernel, Memo
 from ..space.base import Space
 from ..target.target import Target
-from ..transport.memory import Remembers
-
-Held = dict[str, Any]  # plain data and tensors
 
 
 def inside(root: object) -> Iterator[object]:
@@ -45,34 +41,14 @@ def inside(root: object) -> Iterator[object]:
             ahead += list(getattr(it, "__dict__", {}).values())[::-1]
 
 
-class Memories:
-    """What the maps of a kernel remember, and who may own what a state remembers.
+def place_of(memo: Memo | None, kernel: Kernel, target: Target) -> int:
+    """Which of the target and the parts of a kernel owns a memo; -1: none."""
+    if memo is None:
+        return -1
+    owners = [target, *inside(kernel)]
+    return next((i for i, x in enumerate(owners) if x is memo.owner), -1)
 
-    Arguments:
-        kernel: The kernel; or what holds some, and maps.
-        target: The target that it is of.
-    """
 
-    def __init__(self, kernel: object, target: Target) -> None:
-        found = list(inside(kernel))
-        self.remember = [x for x in found if isinstance(x, Remembers)]
-        self._owners = [target, *found]
-
-    def held(self) -> tuple[Held, ...]:
-        """What is remembered now; it shares memory and stays as it is."""
-        return tuple(x.held() for x in self.remember)
-
-    def take_up(self, held: tuple[Held, ...]) -> None:
-        """Remember what was held, and that alone."""
-        for x, mine in zip(self.remember, held, strict=True):
-            x.take_up(mine)
-
-    def place_of(self, memo: Memo | None) -> int:
-        """Which of the owners a memo is of; -1 of none."""
-        if memo is None:
-            return -1
-        return next((i for i, x in enumerate(self._owners) if x is memo.owner), -1)
-
-    def memo(self, place: int, values: tuple[Tensor, ...]) -> Memo | None:
-        """The memo of one of the owners."""
-        return None if place < 0 else Memo(self._owners[place], values)
+def memo_of(place: int, values: tuple[Tensor, ...], kernel: Kernel, target: Target) -> Memo | None:
+    """The memo of one of these owners."""
+    return None if place < 0 else Memo([target, *inside(kernel)][place], values)

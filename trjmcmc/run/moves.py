@@ -34,10 +34,13 @@ from ..space.base import Space
 from ..space.dags import Dags
 from ..target.exchangeable import Components
 from ..target.target import Target
-from .policy import KernelPolicy
 from .policy_of_graphs import GraphPolicy
 
-DEFAULT = KernelPolicy()
+SWAPS = 0.3  # of the proposals among neighbours, that exchange two items
+
+NEAR = 0.5  # of births and deaths, that lead to neighbours, where models are few
+
+BIRTHS = 2  # a walk of a component: two are jointly best on pulses and galaxies
 
 
 def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
@@ -47,12 +50,12 @@ def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
     return Fixed(space, guess, other=True)
 
 
-def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEFAULT) -> Kernel:
+def birth_death(target: Target, guess: Tensor | None) -> Kernel:
     """The classical move: to neighbours, and where models are few to any."""
     space = target.space
     if not space.has_items or (space.gaps and space.enumerable):
         return BirthDeath(target, Fixed(space, guess, other=True))
-    near: IndexProposal = Neighbours(space, swap=swaps(space, policy))
+    near: IndexProposal = Neighbours(space, swap=swaps(space))
     if space.graphs and target.equations is not None and target.equations.scores is not None:
         cheap = Target(cast("Dags", space).bare(), {}, target.equations.scores.to(target.device))
         to = SurrogateWalk(cheap, GraphWalk(cheap, moves=1))
@@ -61,7 +64,7 @@ def birth_death(target: Target, guess: Tensor | None, policy: KernelPolicy = DEF
         return Cycle([BirthDeath(target, near), OrderRefresh(target)])
     if guess is not None and not space.counts:
         far = Fixed(space, guess, other=True)
-        near = MixtureProposal([near, far], [policy.local_share, 1 - policy.local_share])
+        near = MixtureProposal([near, far], [NEAR, 1 - NEAR])
     return BirthDeath(target, near)
 
 
@@ -76,12 +79,10 @@ def graph_moves(target: Target, policy: GraphPolicy) -> dict[str, Kernel]:
     }
 
 
-def component_births(
-    target: Target, parts: Sequence[Components], policy: KernelPolicy = DEFAULT
-) -> Kernel:
+def component_births(target: Target, parts: Sequence[Components]) -> Kernel:
     """Births and deaths of the components of each kind in turn."""
     counted = [part for part in parts if part.kind.max > part.kind.min]
-    return Cycle([(ComponentBirthDeath(target, part), policy.births_a_walk) for part in counted])
+    return Cycle([(ComponentBirthDeath(target, part), BIRTHS) for part in counted])
 
 
 def component_exchanges(
@@ -117,6 +118,6 @@ def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]
     return [*each, Cycle([(SharedWalk(target), 4)])] if parts and parts[0].shared else each
 
 
-def swaps(space: Space, policy: KernelPolicy = DEFAULT) -> float:
+def swaps(space: Space) -> float:
     """Share of the swaps among neighbours."""
-    return policy.swap_share if space.units > 1 else 0.0
+    return SWAPS if space.units > 1 else 0.0

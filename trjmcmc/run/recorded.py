@@ -16,7 +16,7 @@ from ..kernel.base import Info, Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .count import Crossings, Pair, Rows, Tally
 from .look import mixing_of
-from .memories import Memories
+from .memories import memo_of, place_of
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe
 from .same import check_pairs
@@ -149,7 +149,7 @@ class Recorded:
         """
         self.tally.check()
         code, theta, log_joint, memo = self.state
-        owner = Memories(self._kernel, self.recipe.target).place_of(memo)
+        owner = place_of(memo, self._kernel, self.recipe.target)
         return Position(
             lesson,
             climbs=known.climbs,
@@ -188,8 +188,8 @@ class Recorded:
         device = self.recipe.target.device
         if at.generator.dim() == 1:
             self.recipe.generator.set_state(at.generator)
-        memories = Memories(kernel, self.recipe.target)
-        memo = memories.memo(at.owner, tuple(x.to(device) for x in at.memo))
+        values = tuple(x.to(device) for x in at.memo)
+        memo = memo_of(at.owner, values, kernel, self.recipe.target)
         self.state = State(at.code.to(device), at.theta.to(device), at.log_joint.to(device), memo)
         self.record = record[-at.recorded :] if at.recorded else []
         self.gone = at.recorded - len(self.record)

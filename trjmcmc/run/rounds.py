@@ -42,21 +42,22 @@ class Resumption(NamedTuple):
     record: list[State]
 
 
-def rounds(
+def looks(
     recipe: Recipe,
-    *,
-    error: float = 0.01,
     detection: float = math.inf,
-    said: Callable[[Run], object] | None = None,
-) -> Run:
-    """Sample until standard errors are small enough and chains have mixed.
+    *,
+    before: Resumption | None = None,
+    keep: Keep | None = None,
+) -> Iterator[Run]:
+    """The run after each round, for ever; where it is late, what there was.
 
     Arguments:
-        recipe: Where the run begins and what moves it (:func:`~.recipes.choose.recipe_of`).
-        error: Standard error of what is asked for.
+        recipe: Where it begins and what moves it (:func:`~.recipes.choose.recipe_of`).
         detection: Share of climbs from a prior that lead to a mode, from which it is to be met
             with 95 %.
-        said: Is told of each look.
+        before: Where it goes on, or None.
+        keep: Called after each step of a round with the chains and a function that gives the
+            position.
 
     Source:
         Rounds that double, with adaptation between them alone, as in Surjanovic et al. (2023),
@@ -69,33 +70,9 @@ def rounds(
         >>> from trjmcmc.run.recipes.choose import recipe_of
         >>> generator = torch.Generator().manual_seed(0)
         >>> recipe = recipe_of(problems.sinh_arcsinh(), Plan(climbs=2000), generator)
-        >>> run = rounds(recipe)
-        >>> run.done, bool((run.p[1] - 0.75).abs() < 0.05)
-        (True, True)
-    """
-    for run in looks(recipe, detection):
-        run.judge(error)
-        if said is not None:
-            said(run)
-        if run.done or run.steps >= recipe.plan.most or run.recipe.late:
-            break
-    return run
-
-
-def looks(
-    recipe: Recipe,
-    detection: float = math.inf,
-    *,
-    before: Resumption | None = None,
-    keep: Keep | None = None,
-) -> Iterator[Run]:
-    """The run after each round, for ever; where it is late, what there was.
-
-    Arguments:
-        recipe, detection: As of :func:`rounds`.
-        before: Where it goes on, or None.
-        keep: Called after each step of a round with the chains and a function that gives the
-            position.
+        >>> run = next(looks(recipe))
+        >>> bool((run.p[1] - 0.75).abs() < 0.05)
+        True
     """
     plan, run = recipe.plan, None
     if before is None:

@@ -2,47 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from ..checkpoint.folder import File
+from .. import clock
+from ..checkpoint.events import Events
+from ..checkpoint.folder import File, Folder, Found
 from ..draws import Draws
+from ..errors import CheckpointError, CheckpointWarning, warn_user
 from ..kernel.base import State
 from ..result.files import smallest
 from ..result.report import Judged
 from ..result.result import Result
 from ..target.target import Target
-from . import writing
 from .budget import Spending
 from .position import Position
 from .recipes.base import Recipe
 from .recorded import Recorded
 from .rounds import Resumption
 from .same import about, check_pairs, check_target
-from .saving import Place, check_same
-from .writing import Writer
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
 CUT = "cut"  # where a result has the draws before those that it shows
 
+SAVE_SECONDS = 30.0  # between two heads
+
+SAVE_SHARE = 0.01  # of the time, that writing may take
+
+WHOLE_SEGMENT = 2**20  # bytes from which a segment is not written again with later draws
+
 STATED, MAP = "stated", "map"  # where it has what was stated of the chains, and a trained map
 
 
-class RoundsSaver(Writer):
-    """Writes a run in rounds into a folder, between two steps.
+ASKED = ("chains", "warmup", "thin", "fit", "shards", "seed")  # what the run there was asked
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder of a run, and what was there.
+
+    Attributes:
+        folder: Open for writing.
+        found: What was there, or None.
+        settings: What the user asks now, as plain data.
+        spent: Seconds that the run took before.
+    """
+
+    folder: Folder
+    found: Found | None
+    settings: Mapping[str, Any]
+    spent: float = 0.0
+
+
+@contextmanager
+def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[Place | None]:
+    """The folder of a run, as long as this lasts; None without one, or where none can be made.
+
+    Arguments:
+        path: The folder, or None.
+        settings: What the user asks, as plain data.
+
+    Raises:
+        CheckpointError: Another run writes there, or what is there is damaged.
+    """
+    folder = None
+    if path is not None:
+        try:
+            folder = Folder(path)
+        except OSError as error:
+            why = f"checkpoint: {path} can't be written ({error}); the run goes on unsaved"
+            warn_user(why, CheckpointWarning)
+    if folder is None:
+        yield None
+        return
+    try:
+        found = folder.read()
+        yield Place(folder, found, settings, 0.0 if found is None else float(found.head["spent"]))
+    finally:
+        folder.close()
+
+
+class RoundsSaver:
+    """Writes a run in rounds into a folder, between two steps, now and then.
 
     Arguments:
         place: The folder, and what is there.
         spending: Seconds and likelihood calls of the sampler.
+
+    Attributes:
+        folder: As of ``place``.
+        saved: Draws of each chain that it holds.
     """
 
     def __init__(self, place: Place, spending: Spending) -> None:
         head: Mapping[str, Any] = {} if place.found is None else place.found.head
-        super().__init__(place.folder, place.spent, head.get("kept", 0))
+        self.folder, self.saved = place.folder, head.get("kept", 0)
+        self._begun, self._events = clock.now() - place.spent, Events(place.folder.path)
+        self._due, self._looked, self._warned = -math.inf, -math.inf, False
+        self._host: Target | None = None
         self._settings, self._spending = place.settings, spending
         self._plan = File(*head["plan"]) if head else None
         self._segments = [File(*s) for s in head.get("segments", [])]
@@ -61,8 +126,7 @@ class RoundsSaver(Writer):
 
     def go_on(self, position: Position) -> None:
         """Write after what the folder holds of a run."""
-        self._lesson = position.lesson
-        self.wait()
+        self._lesson, self._due = position.lesson, clock.now() + SAVE_SECONDS
 
     def close(self) -> None:
         """Write no more: the folder is anybody's."""
@@ -80,7 +144,7 @@ class RoundsSaver(Writer):
         if self._chains is None:
             self.tell("stage", stage="the rounds")
         self._chains = chains
-        if self.is_due:
+        if self._is_due:
             self.save(at())
 
     def save(self, at: Position | None) -> None:
@@ -93,12 +157,10 @@ class RoundsSaver(Writer):
         target, segments, first = chains.recipe.target, self._segments, self.saved
         if at.lesson is not self._lesson or at.thin != self._thin:  # another record
             segments, first = [], 0
-        elif segments and segments[-1].size < writing.WHOLE_SEGMENT:
+        elif segments and segments[-1].size < WHOLE_SEGMENT:
             segments, first = segments[:-1], self._first
         if self._plan is None or at.lesson is not self._lesson:
-            self._plan = self.folder.write(
-                "plan", _lesson(at, chains.recipe)
-            )  # what moves are made of
+            self._plan = self.folder.write("plan", _lesson(at, chains.recipe))
         if at.lesson is not self._lesson and self._lesson is not None:
             self._judged = None
         if first < at.recorded:
@@ -110,7 +172,7 @@ class RoundsSaver(Writer):
                 "code": smallest(code),
                 "theta": theta,
                 "log_joint": log_joint,
-                "values": self.values(target, code, theta),
+                "values": self._values(target, code, theta),
             }
             segments = [*segments, self.folder.write("draws", segment)]
         self._segments, self._first, self.saved = segments, first, at.recorded
@@ -121,8 +183,6 @@ class RoundsSaver(Writer):
                 "kept": at.recorded,
                 "left_out": chains.left_out,
                 "thin": at.thin,
-                **dict.fromkeys(("ancestor", "crossings", "shares")),
-                "acceptance": {},
                 "plan": tuple(self._plan),
                 "segments": [tuple(s) for s in segments],
                 "settings": dict(self._settings),
@@ -139,6 +199,63 @@ class RoundsSaver(Writer):
         now = max(0.0, self.spent - sum(known.values()))
         return {**known, "sample": known.get("sample", 0.0) + now}
 
+    @property
+    def spent(self) -> float:
+        """Seconds that the run has taken."""
+        return max(0.0, clock.now() - self._begun)
+
+    def tell(self, event: str, **found: Any) -> None:
+        """Append a line to the events of the folder, with the seconds that the run has taken."""
+        self._events.add(event, spent=round(self.spent, 3), **found)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether it is time to write."""
+        now = clock.now()
+        return now >= self._due or now < self._looked  # a clock that was set back
+
+    def guarded(self, write: Callable[[], object]) -> None:
+        """Write, and tell it; where that fails say so once, and let the run go on."""
+        begun = clock.now()
+        try:
+            write()
+            self.tell("saved", kept=self.saved, seconds=round(clock.now() - begun, 4))
+        except (OSError, CheckpointError) as error:
+            self.tell("unsaved", why=str(error))
+            if not self._warned:
+                warn_user(
+                    f"checkpoint: nothing more is saved in {self.folder.path} ({error}); the run "
+                    "goes on, and tries again",
+                    CheckpointWarning,
+                )
+            self._warned = True
+        self._looked = now = clock.now()
+        self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
+
+    def _values(self, target: Target, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
+        """Parameters as users know them, (draw, chain, ...)."""
+        if self._host is None:
+            self._host = target.to(device="cpu", probe=False)
+        if not len(code):
+            return {}
+        found = self._host.padded_values(code.flatten(0, 1), theta.flatten(0, 1))
+        return {
+            name: value.reshape(*code.shape[:2], *value.shape[1:]) for name, value in found.items()
+        }
+
+
+def check_same(place: Place, target: Target) -> None:
+    """Refuse to go on with a run of another target, version, device or request.
+
+    Raises:
+        CheckpointError: What differs is named.
+    """
+    found, path, now = place.found, place.folder.path, place.settings
+    assert found is not None
+    asked = found.head["settings"]
+    check_pairs(path, {name: (asked.get(name), now.get(name)) for name in ASKED})
+    check_target(path, found.head, found.head["shard"], target)
+
 
 def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | None:
     """Where the run in a folder goes on; None where none was saved.
@@ -154,9 +271,7 @@ def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | 
     found, target = place.found, recipe.target
     if found is None:
         return None
-    check_same(place, target)
     check_pairs(place.folder.path, {PLAN: (found.head[PLAN], asdict(recipe.plan))})
-    assert found.plan is not None
     spending.take_up(found.head["account"], found.head["seconds"])
     columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
     position = Position.of(found.head[ROUNDS], found.plan, target.device)

@@ -36,8 +36,7 @@ from .maps import map_of, matching
 from .plan import Plan
 from .policy import Policy
 from .request import check_counts, check_fit, check_seconds, checked_mode
-from .rounds_saved import saved_in
-from .saving import place_of
+from .rounds_saved import place_of, saved_in
 from .stated import Stated
 from .strategy import GivenKernel, MakeKernel, Strategy, WithKernel
 
@@ -191,7 +190,7 @@ class TRJSampler:
         the audit's draws. The sampler's answer is exact either way.
 
         Where the likelihood fails on the way, calling ``fit`` again goes on. A second fit trains
-        on: the audit is kept (unless its size is changed), and draws of the last warm-up join in.
+        on, and the audit is kept (unless its size is changed).
 
         Arguments:
             by: ``"pilot"`` or ``"vi"``, see above; ``trace.by`` says which it was.

@@ -6,18 +6,17 @@ import hashlib
 import pickle
 import threading
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..errors import ConfigurationError
 from ..kernel.base import Kernel
 from ..target.target import Target
+from .threads import one_thread
 
 
 @dataclass(frozen=True)
@@ -43,14 +42,12 @@ class Done(NamedTuple):
         value: What its step gave, on the CPU.
         evaluations, gradients, overflows: Likelihood calls that were made, as of
             :class:`~trjmcmc.target.account.Account`.
-        seconds: That it took.
     """
 
     value: Any
     evaluations: int
     gradients: int
     overflows: int
-    seconds: float
 
 
 class Failed(NamedTuple):
@@ -85,14 +82,13 @@ def perform(
         work: Work | None = _HERE.works.get(key)
         if work is None:
             return None
-        account, begun = work.target.account, clock.now()
-        before = account.held()
-        with _one_thread(), account.held_to(limit):
+        account, before = work.target.account, work.target.account.held()
+        with one_thread(True), account.held_to(limit):
             value = moved(
                 step(work, *(moved(x, work.target.device) for x in args)), torch.device("cpu")
             )
         made = {name: n - before[name] for name, n in account.held().items()}
-        return Done(value, **made, seconds=clock.now() - begun)
+        return Done(value, **made)
     except Exception as error:
         return Failed(_sendable(error), traceback.format_exc(limit=-3))
 
@@ -151,18 +147,6 @@ def _sendable(error: Exception) -> Exception | None:
     except Exception:
         return None
     return error
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    if before > 1:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        if before > 1:
-            torch.set_num_threads(before)
 
 
 def moved(x: Any, device: torch.device) -> Any:

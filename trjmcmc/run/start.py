@@ -13,26 +13,21 @@ from ..kernel.base import State, start
 from ..rng import categorical
 from ..target.target import Target
 from ..transport.base import Transport
-from .policy import StartPolicy
+
+CANDIDATES = 64  # prior draws tried for each chain that starts from the prior
+
+ENOUGH = 0.1  # prior draws of finite density a chain from which no more are made
 
 
-def prior_draws(
-    target: Target, n: int, generator: torch.Generator, policy: StartPolicy
-) -> tuple[State, Tensor]:
-    """Chains at draws from the prior where these are finite, and the draw that each starts at.
-
-    Arguments:
-        target: The target.
-        n: Number of chains.
-        generator: Source of randomness.
-        policy: How many are drawn.
+def prior_draws(target: Target, n: int, generator: torch.Generator) -> State:
+    """So many chains at draws from the prior where these are finite.
 
     Raises:
         TargetError: None has a finite density.
         NonFiniteError: A density was NaN or +inf.
     """
     found: list[State] = []
-    for _ in range(policy.candidates):
+    for _ in range(CANDIDATES):
         code = target.space.sample_prior(n, generator)
         theta = target.sample_prior(code, generator)
         usable = theta.isfinite().all(-1)
@@ -41,18 +36,18 @@ def prior_draws(
         target.check_finite(code, theta, log_joint)
         fine = log_joint > -math.inf
         found.append(State(code[fine], theta[fine], log_joint[fine]))
-        if sum(len(x.code) for x in found) > policy.least_possible_draws * n:
+        if sum(len(x.code) for x in found) > ENOUGH * n:
             break
     code, theta, log_joint = (torch.cat(x) for x in list(zip(*found, strict=True))[:3])
     if not len(code):
         raise TargetError(
-            f"no starting point with a finite density among {n * policy.candidates} prior draws: "
+            f"no starting point with a finite density among {n * CANDIDATES} prior draws: "
             "is the likelihood -inf nearly everywhere?"
         )
     pick = torch.randint(len(code), (n,), generator=generator, device=code.device)
     each = torch.arange(n, device=code.device)
     pick = torch.where(each < len(code), each, pick)
-    return State(code[pick], theta[pick], log_joint[pick]), pick
+    return State(code[pick], theta[pick], log_joint[pick])
 
 
 def given_starts(target: Target, pool: Pool, chains: int) -> State:
@@ -97,7 +92,7 @@ def starting_state(
     transport: Transport | None,
     code: Tensor,
     generator: torch.Generator,
-    candidates: int = 64,
+    candidates: int = CANDIDATES,
 ) -> State:
     """Chains of which every other one starts from the map, the rest from the prior.
 

@@ -35,13 +35,13 @@ class Limit:
         """Go on until another time."""
         self.deadline, self.account, self.kept, self.pressed = deadline, account, 0.0, False
 
-    def keep(self, evaluations: float) -> None:
-        """Leave so many to sum up by."""
-        self.kept = evaluations
-
     def press(self) -> None:
         """End the run at its next step."""
         self.pressed = True
+
+    def keep(self, evaluations: float) -> None:
+        """Keep so many of them to sum up by."""
+        self.kept = evaluations
 
     def spend(self) -> None:
         """End it for want of evaluations."""

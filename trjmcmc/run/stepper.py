@@ -24,7 +24,32 @@ from .capture import (
     shape_of,
     traced,
 )
-from .policy_of_capture import CapturePolicy
+
+MEASURED_STEPS = 20  # whose median time counts, of a way to make them
+
+IDLE_STEPS = 4  # first steps of a captured function, in which torch makes up its plan
+
+TRACED_PRICE = 600.0  # seconds of a trace in those of a plain step: coal mining, robust regression
+# and pulses took 430 to 620 with 16 chains, fewer with more
+
+TRACED_HOPE = 0.7  # time of a traced step in that of a plain one, as it is counted on: .33 to .48
+# where chains are few, .97 for coal mining with one chain
+
+COMPILED_PRICE = 8.0  # seconds of a compilation in those of the trace: five to ten times as long
+
+COMPILED_HOPE = 0.5  # time of a compiled step in that of a traced one: .24 to .48
+
+MARGIN = 1.5  # times that a capture has to save what it costs by these numbers
+
+LEARNING_SECONDS = 10.0  # that maps which remember models may take to learn all of them
+
+GAIN = 0.95  # time of a step in that of another way, from which it is worth having
+
+LEAST_SHARE = 0.1  # of the steps, that a kernel of a mixture makes at least to be captured
+
+MISSED_SHARE = 0.05  # of the steps, at which the usual case may not be at hand
+
+MISSED_STEPS = 100  # after which that is looked at
 
 Ahead = Callable[[], float]  # seconds of sampling ahead
 
@@ -55,10 +80,8 @@ class Stepper:
         generator: The only source of randomness.
         mode: ``"auto"``, True, False, or the name of a way.
         ahead: Gives the seconds of sampling ahead.
-        policy: When to capture.
 
     Attributes:
-        seconds: That captures have taken, refused ones too.
         captured: Whether any step was captured.
     """
 
@@ -69,13 +92,11 @@ class Stepper:
         generator: torch.Generator,
         mode: bool | str = False,
         ahead: Ahead = nothing_ahead,
-        policy: CapturePolicy | None = None,
     ) -> None:
         self.kernel, self.counts, self.generator = kernel, counts, generator
         self.mode, self.ahead = mode, ahead
-        self.seconds, self.captured = 0.0, False
+        self.captured = False
         self._came: dict[str, list[str]] = {}  # what came of captures, and of which kernels
-        self.policy = CapturePolicy() if policy is None else policy
         self._leaves: dict[Any, _Leaf] = {}
 
     def __call__(self, state: State) -> tuple[State, Any]:
@@ -92,10 +113,9 @@ class Stepper:
             return [NOT_BEGUN if self.mode == "auto" else NO_TIME]
         return [f"{', '.join(names)}: {words}" for words, names in self._came.items()]
 
-    def tried(self, seconds: float, taken: bool) -> None:
-        """Count a capture that took so long, and was taken or refused."""
-        self.seconds += seconds
-        self.captured |= taken
+    def capture(self) -> None:
+        """Count a capture that was taken."""
+        self.captured = True
 
     def say(self, name: str, words: str) -> None:
         """Note what came of the capture of a kernel."""
@@ -151,7 +171,7 @@ class _Leaf:
         self._seconds = {"plain": math.inf}  # of a step, by way
         self._price = 0.0  # seconds of the trace
         self._steps = 0
-        self._open = share >= of.policy.least_share  # whether a faster way may be found
+        self._open = share >= LEAST_SHARE  # whether a faster way may be found
         self._hopeless = False  # whether none can be
         if of.mode and not self._open:
             of.say(kernel.name, "steps not captured: a small share of all")
@@ -172,9 +192,8 @@ class _Leaf:
         begun = clock.now()
         found = self._run(state, generator)
         self._times.append(clock.now() - begun)
-        policy = self.of.policy
-        idle = 0 if self._captured is None else policy.idle_steps
-        if len(self._times) >= idle + policy.measured_steps:
+        idle = 0 if self._captured is None else IDLE_STEPS
+        if len(self._times) >= idle + MEASURED_STEPS:
             self._seconds[self._way] = statistics.median(self._times[idle:])
             self._times = []
             self._decide(state)
@@ -198,7 +217,6 @@ class _Leaf:
 
     def _decide(self, state: State) -> None:
         """Keep the faster of two ways, and try the next where that is sure to pay."""
-        policy = self.of.policy
         if not self._judged:
             self._judge()
         names = [name for name, _ in _ways(state)]
@@ -208,16 +226,15 @@ class _Leaf:
             return
         now, ahead = self._seconds[self._way], self.of.ahead() * self.share
         price, hoped = self._counted_on(untried[0])
-        if capture_pays(price, hoped, now, ahead, policy):
+        if capture_pays(price, hoped, now, ahead):
             self._before = self._way, self._run, self._captured
             self._open = self._taken(untried[0], dict(_ways(state))[untried[0]], state)
 
     def _judge(self) -> None:
         """Go back to the way before where that was as fast."""
-        policy, plain = self.of.policy, self._seconds["plain"]
         self._judged, now, before = True, self._seconds[self._way], self._before[0]
-        if worth_having(now, self._seconds[before], policy):
-            gain = plain / now
+        if worth_having(now, self._seconds[before]):
+            gain = self._seconds["plain"] / now
             words = f"steps {self._way} in {self._price:.1f} s, {gain:.1f} times as fast"
             self.of.say(self.kernel.name, words)
             return
@@ -229,19 +246,15 @@ class _Leaf:
 
     def _counted_on(self, name: str) -> tuple[float, float]:
         """Seconds until steps are made in a way, and of such a step."""
-        policy, plain = self.of.policy, self._seconds["plain"]
         if name == "compiled":
-            return policy.compiled_price * self._price, policy.compiled_hope * self._seconds[
-                "traced"
-            ]
-        return policy.traced_price * plain, policy.traced_hope * plain
+            return COMPILED_PRICE * self._price, COMPILED_HOPE * self._seconds["traced"]
+        return TRACED_PRICE * self._seconds["plain"], TRACED_HOPE * self._seconds["plain"]
 
     def _taken(self, name: str, way: Way, state: State, *, trusting: bool = True) -> bool:
         """Whether steps are captured from now on."""
-        begun, policy = clock.now(), self.of.policy
-        learning = policy.learning_seconds
+        begun, learning = clock.now(), LEARNING_SECONDS
         if self.of.mode == "auto":
-            learning = min(learning, (1 - policy.traced_hope) * self.of.ahead() / policy.margin)
+            learning = min(learning, (1 - TRACED_HOPE) * self.of.ahead() / MARGIN)
         try:
             captured = CapturedStep(
                 self.kernel,
@@ -252,7 +265,7 @@ class _Leaf:
                 trusting=trusting,
                 seconds=learning,
             )
-            captured.check(state, self.of.generator, policy)
+            captured.check(state, self.of.generator)
         except NotCapturable as error:
             whole = isinstance(error, NotTheSame) or not isinstance(self.kernel, Cycle)
             self.apart = self._captured is None and not whole
@@ -260,10 +273,9 @@ class _Leaf:
             if not self.apart and trusting:
                 how = "captured" if self._hopeless else name
                 self.of.say(self.kernel.name, f"steps not {how} ({error})")
-            self.of.tried(clock.now() - begun, False)
             return False
         self._price = clock.now() - begun
-        self.of.tried(self._price, True)
+        self.of.capture()
         self._run, self._captured, self._way, self._steps = captured, captured, name, 0
         self._judged = not trusting
         if self.of.mode != "auto":
@@ -272,11 +284,11 @@ class _Leaf:
 
     def _watch(self, state: State) -> None:
         """Take nothing for granted any more where the usual case is often not at hand."""
-        policy, captured = self.of.policy, self._captured
+        captured = self._captured
         self._steps += 1
-        if captured is None or not captured.trusting or self._steps != policy.missed_steps:
+        if captured is None or not captured.trusting or self._steps != MISSED_STEPS:
             return
-        if captured.missed > policy.missed_share * self._steps:
+        if captured.missed > MISSED_SHARE * self._steps:
             self._taken(self._way, dict(_ways(state))[self._way], state, trusting=False)
 
 
@@ -287,9 +299,7 @@ def _ways(state: State) -> list[tuple[str, Way]]:
     return [("traced", traced), ("compiled", compiled)]
 
 
-def capture_pays(
-    price: float, hoped: float, now: float, ahead: float, policy: CapturePolicy
-) -> bool:
+def capture_pays(price: float, hoped: float, now: float, ahead: float) -> bool:
     """Whether another way to make steps is sure to give more of them in the time ahead.
 
     Of the seconds ahead the price is lost, and each of the others makes ``now / hoped`` times the
@@ -300,17 +310,14 @@ def capture_pays(
         hoped: Seconds of such a step, as they are counted on.
         now: Seconds of a step as it is made now.
         ahead: Seconds of steps ahead.
-        policy: How many times the price has to be saved.
 
     Example:
-        >>> from .policy_of_capture import CapturePolicy
-        >>> policy = CapturePolicy(margin=1.5)
-        >>> [capture_pays(2.0, 0.001, 0.002, ahead, policy) for ahead in (5.0, 7.0)]
+        >>> [capture_pays(2.0, 0.001, 0.002, ahead) for ahead in (5.0, 7.0)]
         [False, True]
     """
-    return policy.margin * price <= (1 - hoped / now) * ahead
+    return MARGIN * price <= (1 - hoped / now) * ahead
 
 
-def worth_having(now: float, before: float, policy: CapturePolicy) -> bool:
+def worth_having(now: float, before: float) -> bool:
     """Whether steps that take so many seconds are to be preferred to those before."""
-    return now <= policy.gain * before
+    return now <= GAIN * before

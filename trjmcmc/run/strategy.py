@@ -12,9 +12,10 @@ from ..fit.trainer import Trainer
 from ..kernel.base import Kernel
 from ..target.target import Target
 from ..transport.base import Transport
-from .policy import SharePolicy
 
 MakeKernel = Callable[[Target, Transport], Kernel]
+
+FIT_SHARE = 0.75  # of the time, or the evaluations, of a run with fit=True, for the fit
 
 
 class Strategy:
@@ -22,16 +23,14 @@ class Strategy:
 
     Attributes:
         weighs: Whether evidences are estimated with the map, by importance sampling and bridges.
+        fit_share: Share of the time of a run that its fit may take.
     """
 
     weighs = True
-
-    def fit_share(self, shares: SharePolicy) -> float:
-        """Share of the time of a run that its fit may take."""
-        return shares.fit
+    fit_share = FIT_SHARE
 
     def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
-        """Fit the map; settings as of :meth:`~trjmcmc.TRJSampler.fit`, a deadline and draws."""
+        """Fit the map; settings as of :meth:`~trjmcmc.fit.Trainer.fit`."""
         return trainer.fit(**settings)
 
 

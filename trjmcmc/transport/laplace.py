@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -155,13 +154,6 @@ class Laplace(Bijection, Remembers):
         found = Laplace(self.target, megabytes=self.megabytes, reference=self.reference)
         found._memory, found._scores = self._memory, self._scores
         return found
-
-    def held(self) -> dict[str, Any]:
-        """Whether second derivatives are to be had; modes have memories of their own."""
-        return {"twice": self._twice}
-
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        self._twice = held["twice"]
 
     def complete(self, seconds: float) -> None:
         unknown = self._memory.unknown

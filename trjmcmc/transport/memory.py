@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -26,21 +25,14 @@ ROW_BYTES = 16 + 4 * 2 * LOAD  # bytes of a row beside its values: keys and cell
 
 
 class Remembers(ABC):
-    """What computes with what it has computed before, so that this is part of a run's state."""
+    """A map that computes with what it has computed before."""
 
     @abstractmethod
-    def held(self) -> dict[str, Any]:
-        """What is remembered, as plain data and tensors that stay as they are."""
-
-    @abstractmethod
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        """Remember what was held, and that alone."""
-
-    def complete(self, seconds: float) -> None:  # noqa: B027
+    def complete(self, seconds: float) -> None:
         """Compute all that can be asked for if that takes no longer: nothing is new then."""
 
 
-class CodeMemory(Remembers):
+class CodeMemory:
     """A function of model codes that remembers what it has computed.
 
     An open-addressing hash table; a lookup costs a few gathers, whatever the number of models.
@@ -74,7 +66,6 @@ class CodeMemory(Remembers):
     ) -> None:
         self.compute, self.most, self.ahead = compute, max(1, rows), ahead
         self.number = number
-        self._emptied = 0
         generator = torch.Generator().manual_seed(2**31 - 1)
         high = torch.iinfo(torch.int64).max
         self._factor = torch.randint(high, (max(width, 1), 2), generator=generator) | 1
@@ -83,34 +74,10 @@ class CodeMemory(Remembers):
     def forget(self) -> None:
         """Start afresh."""
         self.used = 0
-        self._emptied += 1
         self._values: tuple[Tensor, ...] = ()
         self._keys = torch.zeros(0, 2, dtype=torch.long)
         self._cells = torch.full((1,), -1, dtype=torch.int32)
         self._farthest = 0  # steps from a key's own cell to the one that it sits in, at most
-
-    def held(self) -> dict[str, Any]:
-        """Keys and values in the order in which they were found, and how often all was forgotten.
-
-        They are views: rows that were filled are not written again.
-        """
-        n = self.used
-        values = tuple(value[:n] for value in self._values)
-        return {"keys": self._keys[:n], "values": values, "emptied": self._emptied}
-
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        keys, values = held["keys"], held["values"]
-        if self.used == len(keys) and self._keys.data_ptr() == keys.data_ptr():  # nothing was added
-            return
-        self.forget()
-        if len(keys):
-            self._make_room(len(keys), values)
-            rows = torch.arange(len(keys), device=keys.device)
-            for kept, value in zip((self._keys, *self._values), (keys, *values), strict=True):
-                kept[rows] = value
-            self.used = len(keys)
-            self._insert(rows)
-        self._emptied = held["emptied"]
 
     @property
     def megabytes(self) -> float:

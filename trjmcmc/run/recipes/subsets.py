@@ -16,7 +16,7 @@ from ...target.tempered import Tempered
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
 from ..marginals import NAME, marginal_moves, marginals_fit
-from ..moves import DEFAULT, birth_death
+from ..moves import birth_death
 from .base import Known, Moves
 from .cooled import Cooled
 
@@ -40,7 +40,7 @@ class Items(Cooled):
     def moves(self, known: Known, generator: torch.Generator) -> Moves:
         between = self._steps(self.target)
         if marginals_fit(self.target):
-            between[NAME] = marginal_moves(self.target, known.draws, generator, DEFAULT)
+            between[NAME] = marginal_moves(self.target, known.draws, generator)
         return Moves(between, self._walks(self.target))
 
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
