@@ -15,7 +15,7 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
-from tests.battery import check
+from tests.battery import check, crossings
 from tests.places import SHARED, shared_only
 from trjmcmc.errors import (
     ConfigurationError,
@@ -66,7 +66,7 @@ def test_the_sinh_arcsinh_pair(kind):
     result = sampler.run(draws, chains=256, warmup=80, progress=False)
     check(result, target.truth, sigmas=4.0)
     if kind == "exact":
-        assert result.report.acceptance["pcn"]["within"] > 0.999
+        assert result.report.acceptance["map inside"]["within"] > 0.999
 
 
 @pytest.mark.whole
@@ -80,7 +80,8 @@ def test_one_zuko_flow_a_model():
     sampler.fit(steps=150, progress=False)
     result = sampler.run(150, chains=128, fit=False, progress=False)
     check(result, target.truth)
-    assert result.report.acceptance["jump"]["between"] > 0.3  # 0.375 if all were accepted
+    assert result.report.plan.weights["map"] > 0
+    assert crossings(sampler, result) > 0.8
 
 
 @pytest.mark.whole
@@ -624,12 +625,12 @@ def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
     sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))
     result = sampler.run(50, chains=64, warmup=20, fit=True, progress=True)
     assert result.report.fit is sampler.fit_trace
-    stages = {"pilot", "fit", "importance", "warmup", "screening", "sample"}
+    stages = {"pilot", "fit", "importance", "sample"}
     assert set(result.report.seconds) == stages
     shown = capsys.readouterr().err
     assert "pilot" in shown
     assert "log density" in shown
-    assert "sample" in shown
+    assert "sampling" in shown
     train(
         sampler.transport,
         trj.fit.ReverseKL(sampler.target),
