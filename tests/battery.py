@@ -20,7 +20,7 @@ from scipy.stats import norm
 from torch import Generator, Tensor
 
 import trjmcmc as trj
-from trjmcmc.kernel import Info, Kernel, State
+from trjmcmc.kernel import Fixed, Info, Jump, Kernel, State, start
 
 ALPHA = 1e-5  # probability that a right kernel fails one check
 CLEAR = 0.8  # share of right kernels that pass at the first stage
@@ -150,3 +150,17 @@ def check(result, truth, *, sigmas=5.0, largest_error=None):
     if largest_error is not None:
         assert bool((table["visits_se"] <= largest_error).all()), table.to_string()
     return table
+
+
+def crossings(sampler, result):
+    """Mean acceptance of jumps of two models through a sampler's map, at all draws of a run.
+
+    Over what it is where the map is exact and the rarer model always proposes the other one.
+    """
+    target, raw = sampler.target, result.raw
+    code, theta = raw.code.flatten(0, 1), raw.theta.flatten(0, 1)
+    jump = Jump(target, sampler.transport, Fixed(target.space, other=True))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        _, (info, *_) = jump.step(start(target, code, theta), generator)
+    return float(info.chance.mean()) / (2 * min(target.truth.probabilities.values()))

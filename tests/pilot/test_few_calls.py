@@ -5,9 +5,11 @@ import time
 
 import pytest
 import torch
+from scipy.stats import norm
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from trjmcmc.errors import ConvergenceWarning, UnreachableError
 from trjmcmc.pilot.few_calls import adaptive_proposal
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -90,3 +92,35 @@ def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
 def test_few_calls_say_that_no_limit_of_lost_modes_is_known():
     result = trj.TRJSampler(two_skewed(), seed=2).run(max_evaluations=4000, progress=False)
     assert "no limit is known" in str(result.report) and result.report.budget_spent
+
+
+def lists(*log_likelihoods):
+    """Black boxes of a standard normal ``a`` each, named m0, m1, ..."""
+    models = [
+        trj.Model(f"m{i}", {"a": Normal(0.0, 1.0)}, trj.BlackBox(lambda p, f=f: f(float(p["a"]))))
+        for i, f in enumerate(log_likelihoods)
+    ]
+    return trj.Target(models)
+
+
+def test_few_possible_prior_draws_are_enough_for_a_beginning():
+    """One in forty-four: fewer of the first than a fit needs."""
+    target = lists(lambda a: 0.0 if a > 2 else -math.inf, lambda a: -0.5 * a * a - 3)
+    result = trj.TRJSampler(target, seed=1).run(draws=300, max_seconds=60, progress=False)
+    odds = norm.sf(2.0) / (math.exp(-3.0) * math.sqrt(0.5))
+    row = result.model_probabilities(full=True).loc["m0"]
+    assert abs(row["combined"] - odds / (1 + odds)) < 5 * row["combined_se"] < 0.1
+
+
+def test_where_no_model_is_possible_few_calls_say_so():
+    target = lists(lambda a: -math.inf, lambda a: -math.inf)
+    with pytest.raises(UnreachableError, match="in every model"):
+        trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
+
+
+def test_a_model_without_a_possible_draw_is_no_answer():
+    target = lists(lambda a: -math.inf, lambda a: -0.5 * a * a)
+    with pytest.warns(ConvergenceWarning, match="nothing sound tells the probability of 'm0'"):
+        result = trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
+    table = result.model_probabilities(full=True)
+    assert table.loc["m1", "visits"] == 1 and math.isnan(table.loc["m0", "combined"])

@@ -254,22 +254,24 @@ class Killed(BaseException):
 
 @pytest.mark.whole
 def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
+    """Once while moves are learned, and twice in shards."""
     monkeypatch.setattr(rounds_saved, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(rounds_saved, "SAVE_SHARE", math.inf)
-    whole, steps = run(draws=600), [0]
+    whole, in_shards = run(draws=600), []
     keep = rounds_saved.RoundsSaver.guarded
 
     def counted(self, write, **told):
         keep(self, write, **told)
-        steps[0] += 1
-        if steps[0] in {2, 5}:
+        in_shards.append(isinstance(self._chains, of_shards.Shards))
+        if len(in_shards) == 2 or (in_shards[-1] and sum(in_shards) in {2, 5}):
             raise Killed
 
     with monkeypatch.context() as patch:
         patch.setattr(rounds_saved.RoundsSaver, "guarded", counted)
-        for _ in range(2):
+        for shards in (False, True, True):
             with pytest.raises(Killed):
                 run(draws=600, checkpoint=tmp_path)
+            assert in_shards[-1] == shards
     so_far = trj.load(tmp_path)
     assert torch.equal(so_far.raw.run, whole.raw.run) and so_far.raw.n_draws < 600
     with ThreadPoolExecutor(2) as threads:

@@ -612,7 +612,8 @@ def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_
     found = result.inclusion_probabilities(full=True)
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(7)
-    assert {"q(m)", "sweep"} <= set(result.report.acceptance)
+    assert {"map", "map inside"} <= set(result.report.acceptance)
+    assert result.report.plan.weights["map"] > 0
     answer = result.variational
     assert answer.cross_entropy.std_error < 0.1
     assert answer.divergence > -0.05

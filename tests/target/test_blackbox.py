@@ -13,7 +13,7 @@ import torch
 from torch.distributions import HalfNormal, Normal, Uniform
 
 import trjmcmc as trj
-from tests.battery import check
+from tests.battery import check, crossings
 from trjmcmc.errors import (
     BlackBoxError,
     BudgetError,
@@ -648,7 +648,8 @@ def test_pilot_draws_from_elsewhere(kind, generator):
     assert sampler.audit_report.mended == 0
     result = sampler.run(400, chains=128, fit=False, progress=False)
     check(result, target.truth)
-    assert result.report.acceptance["jump"]["between"] > 0.3
+    assert result.report.plan.weights["map"] > 0
+    assert crossings(sampler, result) > 0.8
 
 
 def test_models_without_pilot_draws_are_named(generator):

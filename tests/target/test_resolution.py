@@ -283,5 +283,8 @@ def test_chains_that_all_begin_at_one_point_say_nothing_of_numbers():
     draws = target.sample_prior(code, torch.Generator().manual_seed(0))[:, None]
     assert "float32" in resolution_doubts(target, code[:1], code, draws)["m"]
     assert resolution_doubts(target, code[:1], code, draws[:1].expand(200, -1, -1)) == {}
+    few = draws.median(0).values + 55_000 * 2.0**-23 * torch.arange(-6.0, 6.0)[:, None, None]
+    few = few[:, :, :1].expand(-1, -1, 2).repeat(20, 1, 1)  # twelve numbers next to each other
+    assert "float32" in resolution_doubts(target, code[:1], code[:1].expand(240, -1), few)["m"]
     bare = trj.Target([trj.Model("bare", {}, lambda p: torch.tensor(0.0))])
     assert resolution_doubts(bare, code[:1], code, torch.zeros(200, 1, 0)) == {}

@@ -85,7 +85,8 @@ def adaptive_proposal(
         log_q = _mixture_density(x, log_prior, [len(p.theta) for p in points], proposals)
         enough = policy.points_a_fit * (dim + 1)
         power = _power(log_prior - log_q, log_likelihood, enough)
-        weight = (log_prior - log_q + power * log_likelihood).softmax(0)
+        tempered = power * log_likelihood if power else torch.zeros_like(log_likelihood)
+        weight = (log_prior - log_q + tempered).softmax(0)
         pick = torch.multinomial(weight, policy.fitted_draws, True, generator=generator)
         distinct_points = 1 / float(weight.square().sum())
         normals = _fitted(x[pick], distinct_points, policy, generator)
@@ -136,7 +137,9 @@ def _effective(log_w: Tensor) -> float:
 
 
 def _power(log_ratio: Tensor, log_likelihood: Tensor, enough: float) -> float:
-    """The largest power of the likelihood, up to 1, with enough effective points."""
+    """The largest power of the likelihood, up to 1, with enough effective points; 0 if none has."""
+    if not bool((log_likelihood > -math.inf).any()):
+        return 0.0
     likelihood = torch.where(log_likelihood > -math.inf, log_likelihood, -1e300)
     if _effective(log_ratio + likelihood) >= enough:
         return 1.0

@@ -28,9 +28,9 @@ def hills(
     Example:
         >>> theta = torch.tensor([[-2.0], [-2.1], [2.0], [1.9], [2.1]])
         >>> def log_joint(x):
-        ...     return (-8 * (x[:, 0].abs() - 2).square())
+        ...     return x[:, 0] - 8 * (x[:, 0].abs() - 2).square()
         >>> [(round(float(x), 1), n) for x, n in hills(theta, log_joint(theta), log_joint)]
-        [(2.0, 3), (-2.0, 2)]
+        [(2.1, 3), (-2.0, 2)]
     """
     usable = height.isfinite()
     order = height[usable].argsort(descending=True)

@@ -78,7 +78,8 @@ def screen(
             lost, however poor the maps.
         n: Prior draws, at most.
         generator: Source of randomness.
-        deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins.
+        deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins, and
+            climbs end where they are.
         policy: How far draws climb, and how summits are weighed.
         evaluations: Beyond which no second part is weighed.
 
@@ -86,7 +87,7 @@ def screen(
         The parts that were lost.
     """
     level = log_evidence + float(target.space.log_prior(code[None])[0])
-    search = _Search(target, code, level, transports, generator, policy)
+    search = _Search(target, code, level, transports, generator, policy, deadline)
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     ends, drawn, before = theta_of_none(target), 0, target.account.evaluations
@@ -156,6 +157,7 @@ class _Search:
         transports: Functions that give maps of its posterior.
         generator: Source of randomness.
         policy: How far draws climb, and how summits are weighed.
+        deadline: Time by :func:`trjmcmc.clock.now` after which climbs end where they are.
     """
 
     target: Target
@@ -164,6 +166,7 @@ class _Search:
     transports: Maps
     generator: torch.Generator
     policy: ScreeningPolicy
+    deadline: float
 
     def codes(self, n: int) -> Tensor:
         """The model for n points, shape (n, L)."""
@@ -219,7 +222,9 @@ class _Search:
         code = self.codes(len(theta))
         length = torch.full_like(theta[:, :1], 0.5)
         height = self.target.log_joint(code, theta) if not steps else theta.new_zeros(len(theta))
-        for _ in range(steps):
+        for step in range(steps):
+            if step and clock.now() > self.deadline:
+                break
             height, gradient = self.target.log_joint_and_grad(code, theta)
             along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
             along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale

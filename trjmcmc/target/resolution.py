@@ -189,7 +189,7 @@ def resolution_doubts(
             continue
         if not len(used):
             continue
-        if which.shape[1] == 1 and len(flat[rows][:, used].unique(dim=0)) < LEAST_DRAWS:
+        if which.shape[1] == 1 and len(flat[rows][:, used].unique(dim=0)) == 1:
             continue  # chains that have not moved yet may all begin at one point
         doubts: list[Coarse | Beyond] = [*_coarse(target, twin, code, flat[rows], used)]
         doubts += _beyond(target, twin, code, flat[rows], used)

@@ -141,7 +141,8 @@ class Target(InWords, Remade, Counted):
     ) -> Target:
         """A copy in another precision or on another device, itself where nothing is changed.
 
-        Tensors inside the user's functions stay where they are; the account is the copy's own.
+        Tensors inside the user's functions stay where they are; the account is the copy's own,
+        unless nothing is new but that its precision is stated.
 
         Arguments:
             dtype, device: What to change.
@@ -152,7 +153,7 @@ class Target(InWords, Remade, Counted):
         new.is_precision_open = self.is_precision_open and dtype is None
         new.device = torch.device(device or self.device)
         if (new.dtype, new.device) == (self.dtype, self.device):
-            return self
+            return self if new.is_precision_open == self.is_precision_open else new
         new._hold(self._densities.to(new.dtype, new.device))
         if probe:
             with seeded(0, new.device), torch.no_grad():

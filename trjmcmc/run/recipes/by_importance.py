@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
+from ...errors import UnreachableError
 from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
 from ...pilot.few_calls import adaptive_proposal
@@ -31,6 +32,8 @@ APART, ROUNDING = 4.0, 0.05  # standard errors, and nats, that evidences of repe
 
 class Begun(NamedTuple):
     """What proposals have come to, R of each of M models.
+
+    Repeats that have met no possible point are left out.
 
     Attributes:
         log_mass: Log of p(model) times its evidence, shape (R, M), nats.
@@ -83,6 +86,9 @@ def begun(
         weighed: Draws that weigh a model, and that chains begin at.
         generator: Source of randomness.
         limit: Until when; proposals are poor after it.
+
+    Raises:
+        UnreachableError: They have met no point where the likelihood is above 0.
     """
     n = weighed
     found = [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * REPEATS]
@@ -92,8 +98,13 @@ def begun(
     for a, b in zip(first, second, strict=True):
         good &= abs(a.value - b.value) <= APART * math.hypot(a.std_error, b.std_error) + ROUNDING
     log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
-    draws = reduce(Pool.joined, (pool for _, pool in found))
-    return Begun(log_mass.view(REPEATS, -1), draws, good)
+    log_mass = log_mass.view(REPEATS, -1)
+    met = (log_mass > -math.inf).any(1)
+    if not met.any():
+        raise UnreachableError("likelihood: it is 0 wherever proposals have drawn, in every model")
+    kept = met.repeat_interleave(len(codes)).tolist()
+    draws = reduce(Pool.joined, (pool for (_, pool), k in zip(found, kept, strict=True) if k))
+    return Begun(log_mass[met], draws, good)
 
 
 def _weighed(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
+from ...errors import ConvergenceWarning, UnreachableError, warn_user
 from ...fit.standardise import moments, typical_scale
 from ...kernel.base import Kernel, State, start
 from ...kernel.between.jump import Jump
@@ -56,6 +57,7 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
+    _unreached = False  # whether it was said that populations do not reach a model
 
     @property
     def least_chains(self) -> int:
@@ -126,7 +128,15 @@ class Lists(Recipe):
             return known, None
         if calls <= by_importance.CALLS:
             return self._proposed(calls, calls)
-        return (known, None) if most is not None else self._cooled()
+        if most is not None:
+            return known, None
+        try:
+            return self._cooled()
+        except UnreachableError as error:  # the other models are sampled
+            if not self._unreached:
+                warn_user(f"{error}; nothing tells its probability", ConvergenceWarning)
+            self._unreached = True
+            return known, None
 
     def _proposed(self, calls: int, weighed: int) -> tuple[Known, State]:
         g, groups = self.generator, self.plan.groups
