@@ -48,13 +48,6 @@ def test_an_audit_goes_on_unless_another_size_is_asked_for(pilot):
     assert pilot.planned(codes[:2]) is not audit
 
 
-def test_draws_become_fewer_towards_the_deadline(pilot):
-    audit = pilot.survey(pilot.target.space.enumerate())
-    assert len(pilot.draws(audit, 0.0).code) == 3 * POLICY.fewest_draws_per_model
-    assert len(pilot.modes(audit, 0.0)) == 3
-    assert len(pilot.draws(audit).code) == 3 * POLICY.audit.draws_per_model
-
-
 def test_a_posterior_out_of_reach_has_no_audit(generator):
     nowhere = trj.Model(
         "m", {"x": torch.distributions.Normal(0.0, 1.0)}, lambda p: p["x"] - math.inf

@@ -168,7 +168,7 @@ class Trainer:
         auditing = auditing and unhurried(draft)
         pool = given_draws(self.target, pilot, codes, self.generator, progress)
         if pool is None and own and draft.rounds:
-            pool = self.pilot.draws(draft)
+            pool = draft.pool()
         settings = {"steps": steps, "batch": batch, **options}
         limits = Limits(clock.now(), deadline, max_evaluations or math.inf)
         tried = self._place(codes, pool, settings, by, limits)
@@ -311,7 +311,7 @@ class Trainer:
             if enlarges:
                 rows, progress = short.nonzero()[:, 0], settings["progress"]
                 audit.enlarge(rows, deadline=until, progress=progress)
-            objective = covering(self.pilot.draws(audit), self.generator)
+            objective = covering(audit.pool(), self.generator)
             again = self._train(objective, settings, "mend")
             self._spend("fit", known.seconds["fit"] + again.seconds)
             if again.stopped == "interrupted":
@@ -336,7 +336,7 @@ class Trainer:
         if audit is not None:
             self._adopt(audit)
             # of the whole audit: a mode that one replicate has met is a mode
-            active, draws = self.target.space.active(codes), self.pilot.draws(audit, whole=True)
+            active, draws = self.target.space.active(codes), audit.pool(whole=True)
             self._learn(scale=typical_scale(moments(draws, codes, active)[1], active))
         self._spend("survey", clock.now() - begun)
         return self._fitted

@@ -123,17 +123,10 @@ class SurveyPolicy(Checked):
         most_particles: The same at most.
         moves: Moves of each particle at each temperature.
         longest_seconds: Seconds that a survey takes where likelihoods are expensive, about.
-        time_share: Share of the time of a limited run that a survey takes at most. In 30 s the
-            factor model had 46 to 110 effective draws a second with .4, 8 to 23 with .2.
         planned_temperatures: Temperatures, the prior included, that a limited audit is planned for.
         overhead: Price of a tempered run over that of its likelihoods alone, gradients included.
         priced_evaluations: Evaluations whose price is taken, in one batch as large as the chains'.
         mode_draws: Draws of a model in which modes are searched: a mode of one percent has 20.
-        fewest_mode_draws: The same once ``mode_share`` of the time left is spent.
-        mode_share: Share of the time left in which modes are searched in so many draws.
-        draws_per_second: Draws of an audit taken for training for each second left: as many as a
-            fit in that time can learn from.
-        fewest_draws_per_model: The same a model, however short the time.
         audit: How audits are planned.
     """
 
@@ -142,15 +135,10 @@ class SurveyPolicy(Checked):
     most_particles: int = 300
     moves: int = 20
     longest_seconds: float = 60.0
-    time_share: float = 0.4
     planned_temperatures: int = 9
     overhead: float = 4.0
     priced_evaluations: int = 256
     mode_draws: int = 2000
-    fewest_mode_draws: int = 200
-    mode_share: float = 0.03
-    draws_per_second: float = 10_000
-    fewest_draws_per_model: int = 100
     audit: AuditPolicy = AuditPolicy()
 
     def particles(self, runs: int) -> int:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import clock
-from ..draws import Pool
 from ..errors import (
     BudgetError,
     ConvergenceError,
@@ -49,20 +45,6 @@ class PilotRuns:
     ) -> None:
         self.target, self.generator, self.policy = target, generator, policy
         self._last: Audit | None = None  # unfinished where a likelihood failed on the way
-        self._on_grown: Callable[[], object] | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Who is called is of this process."""
-        return {**self.__dict__, "_on_grown": None}
-
-    @contextmanager
-    def telling(self, on_grown: Callable[[], object] | None) -> Iterator[None]:
-        """Call this whenever an audit of few models has grown: a fit may begin anew from there."""
-        self._on_grown = on_grown
-        try:
-            yield
-        finally:
-            self._on_grown = None
 
     def price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them.
@@ -81,22 +63,19 @@ class PilotRuns:
 
     # ---- audits -----------------------------------------------------------------------------
 
-    def survey(
-        self, codes: Tensor, *, deadline: float = math.inf, progress: bool = False
-    ) -> Audit | None:
+    def survey(self, codes: Tensor, *, progress: bool = False) -> Audit | None:
         """A first, small audit of a few models, which a fit lets grow.
 
         Arguments:
             codes: Models, shape (M, L).
-            deadline: Time by :func:`trjmcmc.clock.now` by which it is over, about.
             progress: Show a bar.
 
         Returns:
             None, with a warning, where a posterior can't be reached.
         """
         policy = self.policy
-        seconds = min(policy.longest_seconds, (deadline - clock.now()) / policy.overhead)
-        most, moves = self._sizes_within(seconds / self.price(codes), len(codes), policy.moves)
+        affordable = policy.longest_seconds / self.price(codes)
+        most, moves = self._sizes_within(affordable, len(codes), policy.moves)
         audit = Audit(
             self.target,
             codes,
@@ -105,7 +84,7 @@ class PilotRuns:
             generator=self.generator,
             policy=policy.audit,
         )
-        return audit if self.grow(audit, 0, deadline=deadline, progress=progress) else None
+        return audit if self.grow(audit, 0, progress=progress) else None
 
     def planned(
         self,
@@ -171,28 +150,11 @@ class PilotRuns:
             self._last = None
             warn_user(f"no pilot run and no audit: {error}", ConvergenceWarning)
             return False
-        if self._on_grown is not None and self.target.space.few:
-            self._on_grown()
         return True
 
     def interrupted(self) -> Audit | None:
         """The last audit, if it has finished a round."""
         return self._last if self._last is not None and self._last.rounds else None
-
-    def enlarge(
-        self, audit: Audit, gap: float, *, deadline: float = math.inf, progress: bool = False
-    ) -> None:
-        """Run again, with twice the particles, models whose halves differ.
-
-        Arguments:
-            audit: The audit, changed in place.
-            gap: Difference of the halves' log evidences from which a model is run again, nats.
-            deadline: Time by :func:`trjmcmc.clock.now` by which it must be expected to be done.
-            progress: Show a bar.
-        """
-        with suppress(UnreachableError, ConvergenceError, BudgetError):
-            doubtful = ((audit.gap > gap) & audit.matters).nonzero()[:, 0]
-            audit.enlarge(doubtful, deadline=deadline, progress=progress)
 
     def _sizes_within(self, evaluations: float, models: int, moves: int) -> tuple[int, int]:
         """Particles and moves of an audit that takes about so many evaluations."""
@@ -203,26 +165,10 @@ class PilotRuns:
 
     # ---- what they show ---------------------------------------------------------------------
 
-    def draws(self, audit: Audit, deadline: float = math.inf, *, whole: bool = False) -> Pool:
-        """Draws of an audit, fewer where the time until a deadline is short.
-
-        Arguments:
-            audit: The audit.
-            deadline: Time by :func:`trjmcmc.clock.now`.
-            whole: As of :meth:`Audit.pool`.
-        """
-        if math.isinf(deadline):
-            return audit.pool(whole=whole)
-        left = max(0.0, deadline - clock.now())
-        fewest = self.policy.fewest_draws_per_model * len(audit.code)
-        return audit.pool(max(fewest, self.policy.draws_per_second * left), whole=whole)
-
-    def modes(self, audit: Audit, deadline: float = math.inf) -> tuple[Modes, ...]:
-        """The modes of each audited model, among fewer draws once time gets short."""
-        found, policy = [], self.policy
-        until = clock.part_of_the_time_left(policy.mode_share, deadline)
+    def modes(self, audit: Audit) -> tuple[Modes, ...]:
+        """The modes of each audited model."""
+        found, n = [], self.policy.mode_draws
         for m, active in enumerate(self.target.space.active(audit.code)):
-            draws = policy.mode_draws if clock.now() < until else policy.fewest_mode_draws
-            theta, *_ = audit.draw(torch.full((draws,), m, device=self.target.device))
+            theta, *_ = audit.draw(torch.full((n,), m, device=self.target.device))
             found.append(find_modes(theta, active))
         return tuple(found)

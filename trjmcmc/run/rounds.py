@@ -139,7 +139,7 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
     """Climbs of a search that goes on, after a round of so many evaluations."""
     usual = recipe.climbs(known)
     if known.incomplete:
-        return usual
+        return max(usual, known.climbs)
     climbs = int(recipe.plan.sought * evaluations * known.climbs_per_call)
     return climbs if climbs > min(LEAST_CLIMBS, usual // 2) else 0
 

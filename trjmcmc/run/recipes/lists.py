@@ -245,8 +245,9 @@ class Lists(Recipe):
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
         Improbable models are searched too: what was lost may be nearly all of their evidence. After
-        a search that met something as many follow as came before: others may have been missed.
-        Models of which this was not enough are searched as long again once chains have drawn.
+        a search that met something as many climbs follow as came before, of all rounds: others may
+        have been missed. Models of which this was not enough are searched again, by as many climbs
+        as all rounds have made, once chains have drawn.
         """
         if known.poor:
             return (known, None) if seen is known.draws else self._refined_and_searched(known)
@@ -268,7 +269,7 @@ class Lists(Recipe):
                     through = self._normals(known, found.draws.at(mine), self.generator)
                 if float(masses(found)[m]) > level + FOUND:
                     last = times
-            if times < 2 * last:
+            if known.climbs + times * climbs < 2 * (known.climbs + last * climbs) * bool(last):
                 incomplete.append(labels[m])
         if self.late:  # what was found is said, and counts for nothing
             return known._replace(incomplete=(*known.incomplete, *incomplete)), None
