@@ -56,6 +56,7 @@ class Part:
         log_mass: Log of p(model) times the part's share of the evidence, nats.
         error: Its standard error, nats.
         place: Where it is: what others have met there is the same.
+        met: Climbs that ended there.
     """
 
     code: Tensor
@@ -65,6 +66,7 @@ class Part:
     log_mass: float
     error: float
     place: Ellipsoid
+    met: int = 0
 
     @property
     def ess(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol
 
@@ -115,7 +115,9 @@ def screen(
     parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
     missed_by_chance = share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1))
-    return [] if missed_by_chance else parts
+    if missed_by_chance:
+        return []
+    return [replace(part, met=int(part.place.holds(candidates).sum())) for part in parts]
 
 
 def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()) -> int:

@@ -125,7 +125,8 @@ def begin(
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
         before = before_of(start, saved, recipe, seed)
-    if before is not None and before.position.climbs * aims.detection < MET and recipe.searches:
+    climbed = math.inf if before is None else min(before.position.climbs, default=0)
+    if climbed * aims.detection < MET and recipe.searches:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained or before is not None else fit

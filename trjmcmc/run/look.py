@@ -156,7 +156,7 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
         doubt=doubt,
         short=short and agree and min(found.trend, found.alike) > plan.level,
         evaluations=recipe.evaluations,
-        detection=0.0 if recipe.exact else MET / known.climbs if known.climbs else math.inf,
+        detection=0.0 if recipe.exact else MET / n if (n := known.fewest_climbs) else math.inf,
     )
 
 

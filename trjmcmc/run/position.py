@@ -59,7 +59,7 @@ class Lesson:
         }
         there["draws"] = Pool(*(x.to(device) for x in known["draws"]))
         there["families"] = tuple(x.to(device) for x in known["families"])
-        there["incomplete"] = tuple(known["incomplete"])
+        there |= {name: tuple(known[name]) for name in ("climbs", "needed")}
         more: dict[str, Any] = {
             "known": Known(**there),
             "state": State(*(x.to(device) for x in data["state"])),
@@ -75,7 +75,7 @@ class Position:
 
     Attributes:
         lesson: What its moves are made of.
-        climbs, searched, incomplete: What searches have done since, as of
+        climbs, needed, searched: What searches have done since, as of
             :class:`~trjmcmc.run.recipes.base.Known`.
         code, theta, log_joint: Where chains are, on the CPU.
         moves: Names of the parts of the kernel.
@@ -90,9 +90,9 @@ class Position:
     """
 
     lesson: Lesson
-    climbs: int
+    climbs: tuple[int, ...]
+    needed: tuple[int, ...]
     searched: int
-    incomplete: tuple[str, ...]
     code: Tensor
     theta: Tensor
     log_joint: Tensor
@@ -121,7 +121,7 @@ class Position:
         cls, data: Mapping[str, Any], lesson: Mapping[str, Any], device: torch.device
     ) -> Position:
         """A position out of plain data."""
-        words = {name: tuple(data[name]) for name in ("incomplete", "moves", "memo")}
+        words = {name: tuple(data[name]) for name in ("climbs", "needed", "moves", "memo")}
         return cls(**{**data, **words}, lesson=Lesson.of(lesson, device))
 
 

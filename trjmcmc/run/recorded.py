@@ -154,7 +154,7 @@ class Recorded:
             lesson,
             climbs=known.climbs,
             searched=known.searched,
-            incomplete=known.incomplete,
+            needed=known.needed,
             code=code.cpu(),
             theta=theta.cpu(),
             log_joint=log_joint.cpu(),

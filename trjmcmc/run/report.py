@@ -92,7 +92,9 @@ def judged(run: Run) -> Judged:
     and are forgotten at the rate of tau, in a record whose burn-in was a third of its length.
     """
     tau, detection = run.mixing.tau, run.detection
-    if some := run.known.incomplete:
+    if run.known.incomplete:
+        labels = run.recipe.target.space.label(run.recipe.codes)
+        some = [labels[run.recipe.with_places[i]] for i in run.known.incomplete]
         words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
         return Judged(words, math.nan, tau, detection)
     if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do

@@ -139,7 +139,7 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
     """Climbs of a search that goes on, after a round of so many evaluations."""
     usual = recipe.climbs(known)
     if known.incomplete:
-        return max(usual, known.climbs)
+        return usual
     climbs = int(recipe.plan.sought * evaluations * known.climbs_per_call)
     return climbs if climbs > min(LEAST_CLIMBS, usual // 2) else 0
 
@@ -226,7 +226,7 @@ def taught_again(recipe: Recipe, before: Resumption) -> Taught:
         found = teach(recipe, at.lesson)
     recipe.count_from(at.evaluations, at.why)
     found.chains.put(at, before.record, found.kernel)
-    known = found.known._replace(climbs=at.climbs, searched=at.searched, incomplete=at.incomplete)
+    known = found.known._replace(climbs=at.climbs, needed=at.needed, searched=at.searched)
     return found._replace(known=known)
 
 

@@ -63,9 +63,10 @@ class Known(NamedTuple):
         log_mass: Of few models, log of p(model) times its evidence by group, shape (K, M), nats;
             None of many.
         log_evidence: Of all models together by group, shape (K,), nats.
-        climbs: Prior draws of each model that have climbed in search of lost modes.
-        searched: Evaluations that these took.
-        incomplete: Models of which the last searches still met lost modes, by label.
+        climbs: Prior draws that have climbed in search of lost modes, by model with parameters;
+            nothing where none was searched.
+        needed: How many have to, by what they met.
+        searched: Evaluations that they took.
         proposed: Likelihood calls, for each coordinate and two more, of the proposals by importance
             sampling that it began with; 0 of none.
         poor: Whether these are to be refined.
@@ -75,17 +76,28 @@ class Known(NamedTuple):
     draws: Pool
     log_mass: Tensor | None
     log_evidence: Tensor
-    climbs: int = 0
+    climbs: tuple[int, ...] = ()
+    needed: tuple[int, ...] = ()
     searched: int = 0
-    incomplete: tuple[str, ...] = ()
     proposed: int = 0
     poor: bool = False
     families: tuple[Tensor, ...] = ()
 
     @property
+    def fewest_climbs(self) -> int:
+        """Of the model that was searched least."""
+        return min(self.climbs, default=0)
+
+    @property
     def climbs_per_call(self) -> float:
         """Climbs of each model for one evaluation."""
-        return self.climbs / max(1, self.searched)
+        return sum(self.climbs) / max(1, len(self.climbs) * self.searched)
+
+    @property
+    def incomplete(self) -> list[int]:
+        """Places of models, among those with parameters, whose last searches met lost modes."""
+        both = zip(self.climbs, self.needed, strict=True)
+        return [i for i, (made, needed) in enumerate(both) if made < needed]
 
 
 class Moves(NamedTuple):
@@ -197,6 +209,12 @@ class Recipe(ABC):
     def codes(self) -> Tensor:
         """Models that are weighed, of few, shape (M, L)."""
         return self.target.space.enumerate()
+
+    @property
+    def with_places(self) -> list[int]:
+        """Of these, places of those that have parameters."""
+        used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
+        return used
 
     @property
     def kept(self) -> float:

@@ -40,6 +40,8 @@ SEARCHES = 8  # of one model at most before chains go on
 
 FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
 
+AFTER_SOME, AFTER_ONE = 2, 4  # climbs in all, over those until a mode was met: by some or one
+
 DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
 
 LEAST_SEARCHED = 100  # prior draws of it
@@ -80,12 +82,6 @@ class Lists(Recipe):
         every = found.new_full(self._possible.shape, -math.inf)
         every[self._possible] = found
         return every
-
-    @property
-    def with_places(self) -> list[int]:
-        """Models that have parameters."""
-        used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
-        return used
 
     def first(self, known: Known) -> int:
         return min(FIRST_PROPOSED, self.plan.first) if known.proposed else self.plan.first
@@ -245,40 +241,41 @@ class Lists(Recipe):
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
         Improbable models are searched too: what was lost may be nearly all of their evidence. After
-        a search that met something as many climbs follow as came before, of all rounds: others may
-        have been missed. Models of which this was not enough are searched again, by as many climbs
-        as all rounds have made, once chains have drawn.
+        a climb that met something as many follow as came before, and three times as many where it
+        was the only one: others like it may have been missed. What this leaves is searched once
+        chains have drawn.
+
+        Source:
+            Good (1953), https://doi.org/10.1093/biomet/40.3-4.237: what was met once tells how
+            much was not met
         """
         if known.poor:
             return (known, None) if seen is known.draws else self._refined_and_searched(known)
-        found, before, incomplete = known, self.evaluations, list[str]()
-        policy = SPARING if known.proposed else THOROUGH
-        labels = self.target.space.label(self.codes)
-        models = [m for m in self.with_places if labels[m] in known.incomplete] or self.with_places
-        for m in models if climbs else ():
-            through, times, last = moves.through, 0, 0  # searches, and the last that met something
-            while times <= min(2 * last, SEARCHES - 1) and not self.late:
-                times += 1
-                level = float(masses(found)[m])
+        found, before, policy = known, self.evaluations, SPARING if known.proposed else THOROUGH
+        models, none = self.with_places, (0,) * len(self.with_places)
+        climbed, needed = [*(known.climbs or none)], [*(known.needed or none)]
+        for i in known.incomplete or range(len(models)) if climbs else ():
+            m, through, times = models[i], moves.through, 0
+            while not self.late and (not times or (climbed[i] < needed[i] and times < SEARCHES)):
+                times, level = times + 1, float(masses(found)[m])
                 assert through is not None
                 parts = lost_parts(self, found, m, through, seen, climbs, policy)
+                climbed[i] += climbs
                 for part in parts:
                     found = with_part(self, found, m, part)
                 if parts:
                     mine = is_of(found.draws, self.codes[m])
                     through = self._normals(known, found.draws.at(mine), self.generator)
                 if float(masses(found)[m]) > level + FOUND:
-                    last = times
-            if known.climbs + times * climbs < 2 * (known.climbs + last * climbs) * bool(last):
-                incomplete.append(labels[m])
+                    alone = min(part.met for part in parts) <= 1
+                    needed[i] = climbed[i] * (AFTER_ONE if alone else AFTER_SOME)
         if self.late:  # what was found is said, and counts for nothing
-            return known._replace(incomplete=(*known.incomplete, *incomplete)), None
+            return known._replace(climbs=known.climbs or none, needed=tuple(needed)), None
         met = None if found.draws is known.draws else self._placed(found)
-        everywhere = climbs if models == self.with_places else 0
         return found._replace(
-            climbs=known.climbs + everywhere,
-            searched=known.searched + (self.evaluations - before if everywhere else 0),
-            incomplete=tuple(incomplete) if climbs else known.incomplete,
+            climbs=tuple(climbed),
+            needed=tuple(needed),
+            searched=known.searched + self.evaluations - before,
         ), met
 
     def _placed(self, known: Known) -> State:
