@@ -33,7 +33,9 @@ THOROUGH = ScreeningPolicy()
 SPARING = ScreeningPolicy(
     kept_draws=16,
     followed=16,
-    walk=WalkPolicy(walkers=32),
+    most_parts=1,
+    summit_steps=6,
+    walk=WalkPolicy(walkers=32, steps=48),
     weighing_draws=512,
 )  # a search where evaluations are dear and posteriors like normals
 
