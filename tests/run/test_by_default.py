@@ -1,6 +1,7 @@
 """Which runs take rounds though nobody asked for them."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -284,16 +285,19 @@ def test_a_run_that_ends_in_its_beginning_is_quiet_where_groups_and_routes_agree
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 @pytest.mark.parametrize("times", [1, 9, math.inf])
-def test_searches_that_always_meet_something_leave_no_error(times, monkeypatch):
-    """A search that met something is followed by as many as came before.
+@pytest.mark.parametrize(("climbs", "factor"), [(1, 4), (2, 2)])
+def test_searches_that_always_meet_something_leave_no_error(times, climbs, factor, monkeypatch):
+    """After a mode was met as many climbs follow, or three times as many if by one climb alone.
 
     Where eight of a model are not enough they go on once chains have drawn, and it is said.
     """
-    searches, endless = [0], times == math.inf
+    made, endless = [0], times == math.inf
 
     def lost(recipe, known, m, through, seen, n, policy):
-        searches[0] += 1
-        return [None] if searches[0] <= times else []
+        if m != recipe.with_places[0]:
+            return []
+        made[0] += 1
+        return [SimpleNamespace(met=climbs)] if made[0] <= times else []
 
     def with_part(recipe, known, m, part):
         draws = known.draws.at(slice(None))
@@ -304,7 +308,7 @@ def test_searches_that_always_meet_something_leave_no_error(times, monkeypatch):
     result = trj.TRJSampler(pair(), seed=1).run(progress=False, max_seconds=5.0)
     assert bool(result.model_probabilities(full=True)["visits_se"].isna().all()) == endless
     assert ("went on meeting" in result.report.judged.doubt) == endless
-    assert searches[0] >= min(times + 2, 12)
+    assert made[0] >= (8 if endless else factor * times)
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -314,7 +318,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
 
     def lost(recipe, known, m, through, seen, n, policy):
         now[0] = 100.0
-        return [None]
+        return [SimpleNamespace(met=2)]
 
     def with_part(recipe, known, m, part):
         return known._replace(log_mass=known.log_mass + 0.1)
