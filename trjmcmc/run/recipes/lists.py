@@ -26,7 +26,7 @@ from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
 from .base import FRESH, Known, Moves, Recipe, Route, masses
-from .lost import SPARING, THOROUGH, is_of, lost_parts, with_part
+from .lost import A_CLIMB, SPARING, is_of, lost_parts, thorough, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -34,7 +34,7 @@ DIFFERENCE, MATTERS = 1.0, 0.01  # nats (standard deviation); probability of a m
 
 LEAST_MOVES = 4  # of a particle at each power
 
-A_CLIMB, LEAST_SEARCH = 9, 40_000  # evaluations of a climb, and of a search of one model
+LEAST_SEARCH = 40_000  # evaluations of a search of one model
 
 SEARCHES = 8  # of one model at most before chains go on
 
@@ -251,7 +251,8 @@ class Lists(Recipe):
         """
         if known.poor:
             return (known, None) if seen is known.draws else self._refined_and_searched(known)
-        found, before, policy = known, self.evaluations, SPARING if known.proposed else THOROUGH
+        found, before = known, self.evaluations
+        policy = SPARING if known.proposed else thorough(climbs)
         models, none = self.with_places, (0,) * len(self.with_places)
         climbed, needed = [*(known.climbs or none)], [*(known.needed or none)]
         for i in known.incomplete or range(len(models)) if climbs else ():
