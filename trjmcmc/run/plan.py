@@ -54,7 +54,7 @@ class Plan:
     most_climbs: int = 80_000
     sought: float = 0.2
     first: int = 48
-    measured: int = 24
+    measured: int = 12
     learned: int = 2
     growth: float = 1.35
     normals: int = 16
