@@ -1,13 +1,11 @@
 """Runs in rounds without a sampler."""
 
-import math
-
 from trjmcmc.run.rounds import looks
 
 
-def rounds(recipe, *, error=0.01, detection=math.inf, said=None):
+def rounds(recipe, *, error=0.01, said=None):
     """Sample until standard errors are small enough and chains have mixed; the last look."""
-    for run in looks(recipe, detection):
+    for run in looks(recipe):
         run.judge(error)
         if said is not None:
             said(run)

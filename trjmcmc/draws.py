@@ -139,6 +139,6 @@ def odd(step: int) -> int:
 
     Example:
         >>> [odd(n) for n in (0, 1, 2, 10)]
-        [1, 1, 3, 11]
+        [1, 1, 1, 9]
     """
-    return step | 1
+    return (max(1, step) - 1) | 1

@@ -497,7 +497,7 @@ def test_start_error_is_the_bias_of_a_start(rng):
     assert 0.02 < x.mean() < start_error(rhat)
 
 
-# ---- screening ------------------------------------------------------------------------------
+# ---- searches ---------------------------------------------------------------------------------
 
 
 def two_in_four_dimensions():

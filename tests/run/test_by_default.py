@@ -297,7 +297,7 @@ def test_searches_that_always_meet_something_leave_no_error(times, climbs, facto
         if m != recipe.with_places[0]:
             return []
         made[0] += 1
-        return [SimpleNamespace(met=climbs)] if made[0] <= times else []
+        return [SimpleNamespace(met=climbs, log_mass=0.0)] if made[0] <= times else []
 
     def with_part(recipe, known, m, part):
         draws = known.draws.at(slice(None))
@@ -318,7 +318,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
 
     def lost(recipe, known, m, through, seen, n, policy):
         now[0] = 100.0
-        return [SimpleNamespace(met=2)]
+        return [SimpleNamespace(met=2, log_mass=0.0)]
 
     def with_part(recipe, known, m, part):
         return known._replace(log_mass=known.log_mass + 0.1)

@@ -103,13 +103,15 @@ def screen(
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
             if len(high) == 1 and clock.now() < deadline:
                 ends = search.ends(inside[: min(policy.followed, n // policy.draws_a_climb)], scale)
-    candidates = search.best_of(likely)
+    looked = [search.best_of(likely)]
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
-        candidates = torch.cat([theta, candidates, ends])
+        looked = [theta, *looked, ends]
+    candidates = torch.cat(looked)
     lost = search.lost(candidates)
     if not bool(lost.any()):
         return []
+    looked = [x[here] for x, here in zip(looked, lost.split([*map(len, looked)]), strict=True)]
     candidates, height = search.from_the_top(candidates[lost])
     parts = search.parts_among(candidates, height, scale, seen, before + evaluations)
     parts = told_apart(parts, search.lost)
@@ -117,14 +119,15 @@ def screen(
     missed_by_chance = share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1))
     if missed_by_chance:
         return []
-    return [replace(part, met=int(part.place.holds(candidates).sum())) for part in parts]
+    # the same draws may be among all three
+    return [replace(p, met=max(int(p.place.holds(x).sum()) for x in looked)) for p in parts]
 
 
 def draws_within(evaluations: float, policy: ScreeningPolicy = ScreeningPolicy()) -> int:
     """Prior draws that a search of one model may start from, if it weighs one part at most.
 
     Each draw is evaluated and makes a step, a share of them some further steps; the highest climb
-    to their summits, and so does the census.
+    to their summits, and so do those that are followed.
 
     Arguments:
         evaluations: That the search may take, about.

@@ -28,11 +28,11 @@ IN, INCLUDES = "in model ", "includes "  # first words of the indicators' names
 
 LISTED_SHARE = 0.01  # share of the draws from which a model's parameters are listed one by one
 
-QUICK_NUMBERS = 1_000_000  # of so many chains, by which draws that runs are compared by are thinned
+QUICK_NUMBERS = 1_000_000  # that runs are compared by, of so many chains
 
-QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains, and draws a chain, of a quick look at most
+QUICK_CHAINS, QUICK_DRAWS = 128, 100  # chains that tails are told from, and draws per chain at most
 
-QUICK_LEAST_DRAWS = 20  # draws a chain at least
+QUICK_LEAST_DRAWS = 20  # draws per chain that runs are compared by, at least
 
 BETWEEN_NUMBERS = 10_000_000  # that runs are compared by, all quantities together
 

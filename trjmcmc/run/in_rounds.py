@@ -116,8 +116,9 @@ def begin(
             known.take_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
             raise ConfigurationError(ONWARD)
+    aims = Aims.of(known.target.to(device="cpu", probe=False).space, until)
+    stated = stated._replace(climbs=math.ceil(MET / aims.detection))
     recipe = recipe_of(known.target, plan or Plan(), known.generator, stated=stated)
-    aims = Aims.of(recipe.host, until)
     if aims.detection < 1 and not (recipe.searches or recipe.exact):
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
@@ -125,8 +126,8 @@ def begin(
     before = None if place is None else before_in(place, recipe, known.spending)
     if before is None and saved is not None:
         before = before_of(start, saved, recipe, seed)
-    climbed = math.inf if before is None else min(before.position.climbs, default=0)
-    if climbed * aims.detection < MET and recipe.searches:
+    climbed = () if before is None else before.position.climbs
+    if climbed and min(climbed) < stated.climbs:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
     saver = None if place is None else RoundsSaver(place, known.spending)
     fit = "" if trained or before is not None else fit
@@ -261,7 +262,7 @@ class InRounds:
     def _from(self, recipe: Recipe, before: Resumption | None) -> Iterator[Run]:
         """Looks of the run from where it goes on, or from its beginning."""
         keep = None if self._saver is None else self._saver.keep
-        return looks(recipe, self._aims.detection, before=before, keep=keep)
+        return looks(recipe, before=before, keep=keep)
 
     def _mend(self) -> None:
         """Go on from the last look where the run was broken off, as if it had not been."""

@@ -156,8 +156,15 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
         doubt=doubt,
         short=short and agree and min(found.trend, found.alike) > plan.level,
         evaluations=recipe.evaluations,
-        detection=0.0 if recipe.exact else MET / n if (n := known.fewest_climbs) else math.inf,
+        detection=detected(recipe, known),
     )
+
+
+def detected(recipe: Recipe, known: Known) -> float:
+    """Share of climbs that lead to a mode, from which it was met with 95 %; infinite of none."""
+    if recipe.exact or (recipe.searches and not recipe.with_places):  # nothing can be lost
+        return 0.0
+    return MET / known.fewest_climbs if known.fewest_climbs else math.inf
 
 
 def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:

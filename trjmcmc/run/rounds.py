@@ -7,7 +7,6 @@ machine; a run that ends early is the beginning of the same run without a limit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from typing import NamedTuple
 
 from ..errors import TargetError
 from ..kernel.base import Kernel, State
-from .look import MET, Run, summed_up
+from .look import Run, summed_up
 from .position import Lesson, Position
 from .precision import parted
 from .recipes.base import Known, Moves, Recipe, Route, gain
@@ -44,7 +43,6 @@ class Resumption(NamedTuple):
 
 def looks(
     recipe: Recipe,
-    detection: float = math.inf,
     *,
     before: Resumption | None = None,
     keep: Keep | None = None,
@@ -53,8 +51,6 @@ def looks(
 
     Arguments:
         recipe: Where it begins and what moves it (:func:`~.recipes.choose.recipe_of`).
-        detection: Share of climbs from a prior that lead to a mode, from which it is to be met
-            with 95 %.
         before: Where it goes on, or None.
         keep: Called after each step of a round with the chains and a function that gives the
             position.
@@ -76,7 +72,7 @@ def looks(
     """
     plan, run = recipe.plan, None
     if before is None:
-        recipe, lesson = begun(recipe, math.ceil(MET / detection))
+        recipe, lesson = begun(recipe)
     else:
         lesson = before.position.lesson
     while True:
@@ -151,7 +147,7 @@ def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Le
     return Lesson(known, recipe.stated_of(state), random, steps, unresolved=unresolved)
 
 
-def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
+def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:
     """Groups and what was searched for, anew in float64 where float32 does not resolve them.
 
     Returns:
@@ -166,13 +162,13 @@ def begun(recipe: Recipe, climbs: int) -> tuple[Recipe, Lesson]:
         return recipe, lesson_of(recipe, known, state, "")
     unresolved, finer = resolved(recipe, known)
     if finer is not None:
-        return begun(finer, climbs)
-    moves, climbs = recipe.all_moves(known), max(climbs, recipe.climbs(known))
-    known, met = recipe.searched(known, moves, known.draws, climbs)
+        return begun(finer)
+    climbs = recipe.climbs(known)
+    known, met = recipe.searched(known, recipe.all_moves(known), known.draws, climbs)
     if met is not None:
         unresolved, finer = resolved(recipe, known)
         if finer is not None:
-            return begun(finer, climbs)
+            return begun(finer)
     return recipe, lesson_of(recipe, known, state if met is None else met, unresolved)
 
 

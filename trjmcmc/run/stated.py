@@ -69,6 +69,7 @@ class Stated(NamedTuple):
         points: Where they start, or None.
         kernel: Makes the kernel of a target, in place of what a recipe has; or None.
         grid: Shards that sample once moves are learned, or None.
+        climbs: In search of lost modes, of each model, at least.
         compile: How steps are captured, as of :class:`~trjmcmc.run.stepper.Stepper`.
     """
 
@@ -79,6 +80,7 @@ class Stated(NamedTuple):
     points: Pool | None = None
     kernel: Callable[[Target], Kernel] | None = None
     grid: Grid | None = None
+    climbs: int = 0
     compile: bool | str = False
 
     @property

@@ -355,8 +355,10 @@ class Recipe(ABC):
             before, moves = self._made
             if before.draws is known.draws and before.log_mass is known.log_mass:
                 return moves
-        self._made = known, self._moves(known)
-        return self._made[1]
+        moves = self._moves(known)
+        if not self.late:  # late ones have fewer normals
+            self._made = known, moves
+        return moves
 
     def _moves(self, known: Known) -> Moves:
         seeded = torch.Generator(self.target.device).manual_seed(self.generator.initial_seed())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from functools import cached_property
 
 import torch
@@ -40,7 +41,7 @@ SEARCHES = 8  # of one model at most before chains go on
 
 FOUND = 0.01  # nats that a search adds to an evidence, from which it has met something
 
-AFTER_SOME, AFTER_ONE = 2, 4  # climbs in all, over those until a mode was met: by some or one
+AFTER_SOME, AFTER_ONE = 2, 4  # climbs in all, over those until some met a mode, or one did
 
 DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
 
@@ -87,10 +88,13 @@ class Lists(Recipe):
         return min(FIRST_PROPOSED, self.plan.first) if known.proposed else self.plan.first
 
     def climbs(self, known: Known) -> int:
+        return 0 if known.poor else max(self.stated.climbs, self._usual_climbs(known))
+
+    def _usual_climbs(self, known: Known) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1 or not self.with_places:
             return most
-        if known.poor or not math.isfinite(self.numbers):
+        if not math.isfinite(self.numbers):
             return 0
         if (calls := self.stated.evaluations) is not None:
             most = min(most, int(SEARCH_SHARE * calls / (A_CLIMB * len(self.with_places))))
@@ -103,9 +107,14 @@ class Lists(Recipe):
         """Tempered populations of every model and group; proposals where evaluations are dear."""
         if self.share >= DEAR_SHARE:
             return self._cooled()
-        return self._proposed(
-            *by_importance.sizes(self.target, self.codes, self.stated.evaluations)
-        )
+        try:
+            return self._proposed(
+                *by_importance.sizes(self.target, self.codes, self.stated.evaluations)
+            )
+        except UnreachableError:  # populations begin at more prior draws
+            if self.stated.evaluations is not None:
+                raise
+            return self._cooled()
 
     def _refined_and_searched(self, known: Known) -> tuple[Known, State | None]:
         """Better proposals, and what climbs meet once these are good."""
@@ -123,7 +132,8 @@ class Lists(Recipe):
         if most is not None and self.evaluations > most / 3:
             return known, None
         if calls <= by_importance.CALLS:
-            return self._proposed(calls, calls)
+            with suppress(UnreachableError):  # these were others, and met nothing
+                return self._proposed(calls, calls)
         if most is not None:
             return known, None
         try:
@@ -241,9 +251,9 @@ class Lists(Recipe):
         """Climb from prior draws; what neither normals nor groups know joins the draws.
 
         Improbable models are searched too: what was lost may be nearly all of their evidence. After
-        a climb that met something as many follow as came before, and three times as many where it
-        was the only one: others like it may have been missed. What this leaves is searched once
-        chains have drawn.
+        a search that met something as many climbs follow as came before, and three times as many
+        where one climb alone met the largest part: others like it may have been missed. What this
+        leaves is searched once chains have drawn.
 
         Source:
             Good (1953), https://doi.org/10.1093/biomet/40.3-4.237: what was met once tells how
@@ -268,7 +278,7 @@ class Lists(Recipe):
                     mine = is_of(found.draws, self.codes[m])
                     through = self._normals(known, found.draws.at(mine), self.generator)
                 if float(masses(found)[m]) > level + FOUND:
-                    alone = min(part.met for part in parts) <= 1
+                    alone = max(parts, key=lambda part: part.log_mass).met <= 1
                     needed[i] = climbed[i] * (AFTER_ONE if alone else AFTER_SOME)
         if self.late:  # what was found is said, and counts for nothing
             return known._replace(climbs=known.climbs or none, needed=tuple(needed)), None
