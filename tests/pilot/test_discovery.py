@@ -218,6 +218,7 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     known = gaussian_mixture(problem.space, pool, generator, components=1)
     parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
     assert len(parts) >= 3  # one may be missed by so few draws
+    assert all(1 <= part.met <= 1024 for part in parts)
     mass = sum(math.exp(part.log_mass) for part in parts)
     assert mass == pytest.approx(len(parts) * 0.035, rel=0.15)
 

@@ -3,6 +3,7 @@
 import math
 import time
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
@@ -124,3 +125,24 @@ def test_a_model_without_a_possible_draw_is_no_answer():
         result = trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
     table = result.model_probabilities(full=True)
     assert table.loc["m1", "visits"] == 1 and math.isnan(table.loc["m0", "combined"])
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_black_boxes_of_two_modes_are_right_and_say_that_nothing_searched(seed):
+    """Two repeats lost one of them together in three of twelve such runs."""
+    centres, width, weight = np.array([[3.0] * 6, [-3.0] * 6]), 0.5, np.array([0.7, 0.3])
+    prior = Normal(torch.zeros(6), 4.0)
+
+    def log_likelihood(p):
+        x = np.asarray(p["x"], dtype=float)
+        square = ((x[:, None] - centres) ** 2).sum(-1) / width**2
+        parts = np.log(weight) - 6 * math.log(width * math.sqrt(2 * math.pi)) - 0.5 * square
+        return np.logaddexp(*parts.T) - prior.log_prob(torch.as_tensor(x)).sum(-1).numpy()
+
+    box = trj.BlackBox(log_likelihood, vectorized=True)
+    null = trj.Model("null", {}, lambda p: torch.tensor(0.0))
+    target = trj.Target([null, trj.Model("modes", {"x": prior}, box)])
+    row = trj.TRJSampler(target, seed=seed).run(progress=False).model_probabilities().loc["modes"]
+    assert abs(row["probability"] - 0.5) < 5 * row["se"] and row["se"] < 0.02
+    assert "no search for lost modes" in row["note"]

@@ -615,3 +615,11 @@ def test_few_chains_do_not_look_as_if_they_drifted():
     rng = np.random.default_rng(0)
     p = [mixing(rng.normal(size=(16, 60, 20)), 8).trend for _ in range(400)]
     assert np.mean(np.array(p) < 0.05) < 0.1
+
+
+def test_a_list_without_parameters_can_lose_no_mode():
+    models = [trj.Model(n, {}, lambda p, x=x: torch.tensor(x)) for n, x in (("a", 0.0), ("b", 1.0))]
+    until = {"probability": 0.01, "detection": 1e-4}
+    result = trj.TRJSampler(trj.Target(models), seed=1).run(until=until, progress=False)
+    assert result.report.judged.detection == 0 and not result.report.missed
+    assert not result.model_probabilities()["note"].any()

@@ -71,6 +71,9 @@ class Doubt:
         return "" if self.bounded else self.note
 
 
+UNSEARCHED = "no search for lost modes"
+
+
 class Doubts:
     """What is known against a run's draws.
 
@@ -100,6 +103,14 @@ class Doubts:
     def judged(self) -> Judged:
         """How the run stands by its own rule; by R-hat where the draws are of other origin."""
         return self.report.judged or by_rhat(self.convergence)
+
+    @property
+    def unsearched(self) -> str:
+        """That a run over a list has not searched for lost modes, in words; empty if it has."""
+        space, judged = self.indicator.space, self.report.judged
+        listed = not (space.counts or space.has_items or space.graphs)
+        none = judged is not None and judged.detection == math.inf
+        return UNSEARCHED if listed and none else ""
 
     @cached_property
     def coarse(self) -> dict[str, str]:

@@ -19,6 +19,8 @@ from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
+UNSEARCHED = 4  # the same where nothing else meets a lost mode
+
 FEWEST, CALLS = 30, 480  # of a proposal, for each coordinate and two more: at first, and at most
 
 SHARE = 0.35  # of the calls that a user states, for first proposals and their weights
@@ -76,6 +78,7 @@ def begun(
     weighed: int,
     generator: torch.Generator,
     limit: Limit,
+    repeats: int = REPEATS,
 ) -> Begun:
     """Independent proposals of every model.
 
@@ -86,19 +89,23 @@ def begun(
         weighed: Draws that weigh a model, and that chains begin at.
         generator: Source of randomness.
         limit: Until when; proposals are poor after it.
+        repeats: Proposals of each; those beyond two are made where two are close and agree.
 
     Raises:
         UnreachableError: They have met no point where the likelihood is above 0.
     """
-    n = weighed
-    found = [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * REPEATS]
-    each = [estimate for estimate, _ in found]
-    first, second = each[: len(codes)], each[len(codes) :]
-    good = n >= WEIGHED and all(e.ess > GOOD * n for e in each) and not limit.passed
-    for a, b in zip(first, second, strict=True):
-        good &= abs(a.value - b.value) <= APART * math.hypot(a.std_error, b.std_error) + ROUNDING
+    n, found, good = weighed, list[tuple[Estimate, Pool]](), True
+    for more in (REPEATS, repeats - REPEATS):
+        if not good:  # there is nothing to confirm
+            break
+        found += [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * more]
+        each = [estimate for estimate, _ in found]
+        good = n >= WEIGHED and all(e.ess > GOOD * n for e in each) and not limit.passed
+        for a, b in zip(each, each[len(codes) :], strict=False):  # of one repeat and the next
+            far = APART * math.hypot(a.std_error, b.std_error) + ROUNDING
+            good &= abs(a.value - b.value) <= far
     log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
-    log_mass = log_mass.view(REPEATS, -1)
+    log_mass = log_mass.view(-1, len(codes))
     met = (log_mass > -math.inf).any(1)
     if not met.any():
         raise UnreachableError("likelihood: it is 0 wherever proposals have drawn, in every model")
