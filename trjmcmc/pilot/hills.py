@@ -12,10 +12,8 @@ JOINED_NATS = 1.0  # a dip of the log joint between two points of one summit
 BETWEEN = 7  # points at which the line between two ends is looked at
 
 
-def hills(
-    theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]
-) -> Iterator[tuple[Tensor, int]]:
-    """The highest point and how many there are of its summit, then the same of those left.
+def hills(theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+    """The highest point, then the highest of those that are not of its summit, and so on.
 
     Two points are of one summit where the log joint does not dip on the line between them, so that
     a curved ridge counts as several.
@@ -29,8 +27,8 @@ def hills(
         >>> theta = torch.tensor([[-2.0], [-2.1], [2.0], [1.9], [2.1]])
         >>> def log_joint(x):
         ...     return x[:, 0] - 8 * (x[:, 0].abs() - 2).square()
-        >>> [(round(float(x), 1), n) for x, n in hills(theta, log_joint(theta), log_joint)]
-        [(2.1, 3), (-2.0, 2)]
+        >>> [round(float(x), 1) for x in hills(theta, log_joint(theta), log_joint)]
+        [2.1, -2.0]
     """
     usable = height.isfinite()
     order = height[usable].argsort(descending=True)
@@ -41,5 +39,5 @@ def hills(
         between = log_joint(line.flatten(0, 1)).reshape(BETWEEN, -1)
         same = between.min(0).values >= height - JOINED_NATS
         same[0] = True
-        yield theta[0], int(same.sum())
+        yield theta[0]
         theta, height = theta[~same], height[~same]

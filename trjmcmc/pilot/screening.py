@@ -277,11 +277,10 @@ class _Search:
                 break
             most = self.policy.most_parts - len(parts) if math.isinf(evaluations) else 1
             few = HELD_APART if most > 1 else 1
-            found = islice(hills(theta[:few], height[:few], self.height), most)
-            each = [summit for summit, _ in found]
-            if not each:  # no height is finite
+            found = [*islice(hills(theta[:few], height[:few], self.height), most)]
+            if not found:  # no height is finite
                 break
-            summits = torch.stack(each)
+            summits = torch.stack(found)
             for summit, points in zip(summits, self.walked_from(summits, scale), strict=True):
                 if any(bool(part.place.holds(summit[None])) for part in parts):
                     continue
