@@ -210,7 +210,7 @@ class Recipe(ABC):
         """Models that are weighed, of few, shape (M, L)."""
         return self.target.space.enumerate()
 
-    @property
+    @cached_property
     def with_places(self) -> list[int]:
         """Of these, places of those that have parameters."""
         used: list[int] = self.target.space.active(self.codes).any(1).nonzero()[:, 0].tolist()
