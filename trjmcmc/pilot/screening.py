@@ -116,8 +116,7 @@ def screen(
     parts = search.parts_among(candidates, height, scale, seen, before + evaluations)
     parts = told_apart(parts, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
-    missed_by_chance = share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1))
-    if missed_by_chance:
+    if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
         return []
     # the same draws may be among all three
     return [replace(p, met=max(int(p.place.holds(x).sum()) for x in looked)) for p in parts]

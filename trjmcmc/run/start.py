@@ -16,7 +16,7 @@ from ..transport.base import Transport
 
 CANDIDATES = 64  # prior draws tried for each chain that starts from the prior
 
-ENOUGH = 0.1  # prior draws of finite density a chain from which no more are made
+ENOUGH = 0.1  # prior draws of finite density per chain, from which no more are made
 
 
 def prior_draws(target: Target, n: int, generator: torch.Generator) -> State:

@@ -145,11 +145,10 @@ class Lists(Recipe):
             return known, None
 
     def _proposed(self, calls: int, weighed: int) -> tuple[Known, State]:
-        g, groups = self.generator, self.plan.groups
-        alone = not math.isfinite(self.numbers) and self.stated.evaluations is None
-        repeats = by_importance.UNSEARCHED if alone else by_importance.REPEATS
-        sizes = calls, weighed
-        found = by_importance.begun(self.target, self.codes, *sizes, g, self.limit, repeats)
+        g, groups, repeats = self.generator, self.plan.groups, by_importance.REPEATS
+        if not math.isfinite(self.numbers) and self.stated.evaluations is None:
+            repeats = by_importance.UNSEARCHED
+        found = by_importance.begun(self.target, self.codes, calls, weighed, g, self.limit, repeats)
         group = torch.arange(self.chains, device=self.target.device) % groups
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
