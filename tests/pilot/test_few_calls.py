@@ -10,8 +10,10 @@ from scipy.stats import norm
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from trjmcmc import clock
 from trjmcmc.errors import ConvergenceWarning, UnreachableError
-from trjmcmc.pilot.few_calls import adaptive_proposal
+from trjmcmc.estimate.importance import smoothed
+from trjmcmc.pilot.few_calls import AdaptiveProposal
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 
@@ -59,7 +61,8 @@ def test_evidences_by_refined_proposals_are_right(calls):
     target = two_skewed()
     generator = torch.Generator().manual_seed(calls)
     for code, mass in zip(target.space.enumerate(), (0.7, 0.3), strict=True):
-        proposal = adaptive_proposal(target, code, calls, generator)
+        proposal = AdaptiveProposal(target, code, generator)
+        proposal.refine(calls)
         assert proposal.calls <= calls and proposal.share > 0.2
         x = proposal.normals.sample(2000, generator)
         log_prior, log_likelihood = target.log_prior_and_likelihood(code.expand(2000, -1), x)
@@ -73,8 +76,57 @@ def test_evidences_by_refined_proposals_are_right(calls):
 def test_a_proposal_of_far_too_few_calls_says_that_it_is_poor():
     target = two_skewed()
     code = target.space.enumerate()[0]
-    found = adaptive_proposal(target, code, 30, torch.Generator().manual_seed(0))
-    assert found.calls <= 30 and found.share == 0
+    proposal = AdaptiveProposal(target, code, torch.Generator().manual_seed(0))
+    proposal.refine(30)
+    assert proposal.calls <= 30 and proposal.share == 0
+    assert not smoothed(proposal.log_weights()).std_error < 0.15
+
+
+@pytest.mark.parametrize("steps", [[2400], [300, 600, 1200, 2400]])
+def test_all_draws_of_a_refined_proposal_weigh_its_model(steps):
+    """Each counts by the mixture of all that were drawn from, at once or by and by."""
+    target, z = two_skewed(), []
+    for seed in range(12):
+        generator = torch.Generator().manual_seed(seed)
+        proposal = AdaptiveProposal(target, target.space.enumerate()[0], generator)
+        for calls in steps:
+            proposal.refine(calls)
+        found = smoothed(proposal.log_weights())
+        assert proposal.calls == 2400 and found.std_error < 0.1
+        z.append((found.value - math.log(0.5 * 0.7)) / found.std_error)
+    assert abs(np.mean(z)) < 4.4 / math.sqrt(12) and np.std(z) < 2.2
+
+
+def test_draws_of_a_refined_proposal_are_those_of_the_posterior():
+    target = two_skewed()
+    code = target.space.enumerate()[0]
+    proposal = AdaptiveProposal(target, code, torch.Generator().manual_seed(1))
+    proposal.refine(4000)
+    theta, log_joint = proposal.resampled(500)
+    assert torch.allclose(log_joint, target.log_joint(code.expand(500, -1), theta))
+
+
+def test_a_model_without_parameters_takes_few_calls():
+    none = trj.Model("none", {}, trj.BlackBox(lambda p: -3.0))
+    target = trj.Target([none, trj.Model("some", {"a": Normal(0.0, 1.0)}, lambda p: -p["a"])])
+    proposal = AdaptiveProposal(target, target.space.enumerate()[0], torch.Generator())
+    proposal.refine(90)
+    found = smoothed(proposal.log_weights())
+    assert proposal.calls < 20 and found.std_error == 0
+    assert abs(found.value - (math.log(0.5) - 3.0)) < 1e-6
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_run_that_is_late_before_chains_have_moved_answers_by_its_proposals(seed):
+    """A hundredth of a second a call, by a clock that counts calls."""
+    calls = []
+    target = two_skewed(calls)
+    with clock.read_from(lambda: 0.01 * sum(calls)):
+        result = trj.TRJSampler(target, seed=seed).run(max_seconds=20.0, progress=False)
+        assert 0.01 * sum(calls) < 25
+    row = result.model_probabilities().loc["a"]
+    assert result.raw.n_draws < 5 and result.report.out_of_time
+    assert abs(row["probability"] - 0.7) < 4.4 * row["se"] < 0.4
 
 
 @pytest.mark.parametrize("limit", [3000, 8000])

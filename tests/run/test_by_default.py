@@ -238,16 +238,11 @@ def test_dear_lists_begin_with_proposals(generator):
 def test_a_poor_proposal_leaves_populations(generator, monkeypatch):
     """Of a posterior that a few normals do not reach nothing is taken from them."""
     target, _ = regressions_of_many_rows(20_000)
-    monkeypatch.setattr(by_importance, "GOOD", 2.0)
+    monkeypatch.setattr(by_importance, "SURE", 0.0)
     recipe = recipe_of(target, trj.run.plan.Plan(), generator)
     known, _ = recipe.begin()
-    sizes, met = [known.proposed], None
-    while known.proposed:
-        seen = known.draws.at(torch.arange(10))
-        known, met = recipe.search(known, recipe.all_moves(known), seen, 0)
-        sizes.append(known.proposed)
-    assert sizes == [30, 60, 120, 240, 480, 0] and met is not None
-    assert len(known.draws.code) == 2 * recipe.plan.taught and not known.poor
+    assert len(known.draws.code) == 2 * recipe.plan.taught
+    assert not known.poor and not known.proposed
 
 
 def test_tempering_that_is_ended_takes_the_shortest_way(generator):

@@ -97,6 +97,22 @@ def mirrored(
     return torch.logaddexp(log_w, torch.cat(found)) - math.log(2)
 
 
+def by_weights(weights: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, dict[str, Estimate]]:
+    """Log mean weights of each model, plain and smoothed, in nats.
+
+    Arguments:
+        weights: Log weights by model.
+        dtype: Of the numbers that densities are computed in.
+    """
+    found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}}
+    for m, w in weights.items():
+        smooth, plain = smoothed(w), log_mean_weight(w)
+        error = math.nan if math.isnan(smooth.std_error) else plain.std_error
+        plain = replace(plain, std_error=error, warning=plain.warning or smooth.warning)
+        found["importance"][m], found["smoothed"][m] = rounded(plain, dtype), rounded(smooth, dtype)
+    return found
+
+
 def through_the_map(
     target: Target,
     transport: Transport,
@@ -123,13 +139,8 @@ def through_the_map(
     """
     if not weights:
         return {}
-    space, dtype = target.space, target.dtype
-    found: dict[str, dict[str, Estimate]] = {"importance": {}, "smoothed": {}, "bridge": {}}
-    for m, w in weights.items():
-        smooth, plain = smoothed(w), log_mean_weight(w)
-        error = math.nan if math.isnan(smooth.std_error) else plain.std_error
-        plain = replace(plain, std_error=error, warning=plain.warning or smooth.warning)
-        found["importance"][m], found["smoothed"][m] = rounded(plain, dtype), rounded(smooth, dtype)
+    space, dtype, found = target.space, target.dtype, by_weights(weights, target.dtype)
+    found["bridge"] = {}
     codes = {m: space.code_of(m).to(draws.code.device) for m in weights}
     code, z, log_w = chain_weights(
         target, transport, draws, MOST_CHAIN_DRAWS, generator, torch.stack(list(codes.values()))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -16,46 +15,24 @@ from .policy import FewCallsPolicy
 USUAL = FewCallsPolicy()
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """What importance sampling of a model has come to.
+class AdaptiveProposal:
+    """A proposal for one model that importance sampling refines, from the prior on.
 
-    Attributes:
-        normals: Over the coordinates in use; each t distribution as a few normals of one shape.
-        share: Effective draws of the last round over its draws, importance weights at the
-            posterior itself; 0 where it has not come that far.
-        prior_draws: Independent draws of the prior that it began with.
-        calls: Likelihood calls that it took.
-    """
-
-    normals: NormalMixture
-    share: float
-    prior_draws: int
-    calls: int
-
-
-@torch.no_grad()
-def adaptive_proposal(
-    target: Target,
-    code: Tensor,
-    calls: int,
-    generator: torch.Generator,
-    policy: FewCallsPolicy = USUAL,
-    deadline: float = math.inf,
-) -> Proposal:
-    """Refine a proposal for one model by importance sampling, from the prior on.
-
-    Every point counts in every round, weighted by the mixture of all proposals so far. A round
+    Every point counts to the end, weighted by the mixture of all that was drawn from. A round
     raises the likelihood to the largest power at which the effective number of points is enough
     for a fit, fits normals to them, and draws from these with heavier tails.
 
     Arguments:
         target: The target.
         code: A model with parameters, shape (L,).
-        calls: Likelihood calls that it may take.
         generator: Source of randomness.
         policy: Sizes.
-        deadline: Time by :func:`trjmcmc.clock.now` after which no further round begins.
+
+    Attributes:
+        dim: Coordinates in use.
+        normals: Over the coordinates in use; each t distribution as a few normals of one shape.
+        share: Effective draws of the last round over its draws, importance weights at the
+            posterior itself; 0 where it has not come that far.
 
     Source:
         Cornuet, Marin, Mira & Robert (2012), https://doi.org/10.1111/j.1467-9469.2011.00756.x;
@@ -65,68 +42,127 @@ def adaptive_proposal(
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
         >>> generator = torch.Generator().manual_seed(0)
-        >>> found = adaptive_proposal(target, torch.tensor([0]), 500, generator)
-        >>> found.calls <= 500, found.share > 0.5
+        >>> proposal = AdaptiveProposal(target, torch.tensor([0]), generator)
+        >>> proposal.refine(500)
+        >>> proposal.calls <= 500, proposal.share > 0.5
         (True, True)
     """
-    used = target.space.active(code[None])[0]
-    dim = int(used.sum())
-    first = max(2 * policy.draws_a_dimension, int(policy.prior_share * calls))
-    each = max(policy.draws_a_dimension * (dim + 1), (calls - first) // policy.rounds)
-    first = min(first, calls)
-    theta = target.sample_prior(code.expand(first, -1), generator)
-    points = [_Points(target, code, theta)]
-    proposals: list[NormalMixture] = []
-    spent, share = first, 0.0
-    while True:
-        x = torch.cat([p.theta for p in points])[:, used].double()
-        log_prior = torch.cat([p.log_prior for p in points])
-        log_likelihood = torch.cat([p.log_likelihood for p in points])
-        log_q = _mixture_density(x, log_prior, [len(p.theta) for p in points], proposals)
-        enough = policy.points_a_fit * (dim + 1)
-        power = _power(log_prior - log_q, log_likelihood, enough)
-        tempered = power * log_likelihood if power else torch.zeros_like(log_likelihood)
-        weight = (log_prior - log_q + tempered).softmax(0)
-        pick = torch.multinomial(weight, policy.fitted_draws, True, generator=generator)
-        distinct_points = 1 / float(weight.square().sum())
-        normals = _fitted(x[pick], distinct_points, policy, generator)
-        if power == 1 and proposals:
-            last = slice(len(x) - len(points[-1].theta), None)
-            log_w = (log_prior + log_likelihood)[last] - proposals[-1].log_prob(x[last])
-            share = _effective(log_w) / len(log_w)
-        n = min(each, calls - spent)
-        if n < 2 or share > policy.good_share or clock.now() > deadline:
-            return Proposal(normals, share, first, spent)
-        fresh = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
-        fresh[:, used] = normals.sample(n, generator).to(target.dtype)
-        proposals.append(normals)
-        points.append(_Points(target, code, fresh))
-        spent += n
 
+    normals: NormalMixture
 
-class _Points:
-    """Draws of one proposal, shape (n, D), and what the target says of them, shapes (n,)."""
+    def __init__(
+        self,
+        target: Target,
+        code: Tensor,
+        generator: torch.Generator,
+        policy: FewCallsPolicy = USUAL,
+    ) -> None:
+        self.target, self.code, self.generator, self.policy = target, code, generator, policy
+        self.share = 0.0
+        self._used = target.space.active(code[None])[0]
+        self.dim = int(self._used.sum())
+        self._log_prior_of_model = float(target.space.log_prior(code[None])[0])
+        self._drawn: list[tuple[NormalMixture | None, int]] = []  # None: the prior
+        none = torch.zeros(0, dtype=torch.float64, device=target.device)
+        self._x = none.view(0, self.dim)
+        self._log_prior = self._log_likelihood = none
+        self._log_counts = none  # log of the densities that each was drawn from, times their draws
 
-    def __init__(self, target: Target, code: Tensor, theta: Tensor) -> None:
-        theta = torch.where(theta.isfinite(), theta, 0.0)
-        codes = code.expand(len(theta), -1)
+    @property
+    def calls(self) -> int:
+        """Likelihood calls that it took."""
+        return len(self._x)
+
+    @torch.no_grad()
+    def refine(self, calls: int, deadline: float = math.inf) -> None:
+        """Go on until it has taken so many calls in all; once it is good nothing is fitted.
+
+        Arguments:
+            calls: Likelihood calls.
+            deadline: Time by :func:`trjmcmc.clock.now` after which no further round begins.
+        """
+        policy = self.policy
+        first = max(2 * policy.draws_a_dimension, int(policy.prior_share * calls))
+        first -= sum(n for by, n in self._drawn if by is None)
+        if (n := min(first, calls - self.calls)) > 0:
+            self._draw(None, n)
+        each = max(policy.draws_a_dimension * (self.dim + 1), calls // policy.rounds)
+        while self.dim:
+            if self.share <= policy.good_share:
+                self._fit()
+            left = calls - self.calls
+            if left < 2 or clock.now() > deadline:
+                return
+            self._draw(self.normals, left if self.share > policy.good_share else min(each, left))
+
+    def log_weights(self) -> Tensor:
+        """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
+
+        Of the draws since normals were last fitted, once these are good and such draws many: no
+        fit has seen them. Else of all, by the mixture of what they come from.
+        """
+        by, n = self._drawn[-1]
+        if n < self.policy.alone or by is not self.normals:
+            return self._log_joint - self._log_q
+        return self._log_joint[-n:] - self.normals.log_prob(self._x[-n:])
+
+    def resampled(self, n: int) -> tuple[Tensor, Tensor]:
+        """Draws of the posterior, as good as the weights: points (n, D), log joints (n,)."""
+        weight = (self._log_joint - self._log_q).softmax(0)
+        weight = weight.nan_to_num(1.0)  # none where all are impossible
+        rows = torch.multinomial(weight, n, True, generator=self.generator)
+        theta = torch.zeros(n, self.target.dim, dtype=self.target.dtype, device=self._x.device)
+        theta[:, self._used] = self._x[rows].to(theta)
+        return theta, self._log_joint[rows]
+
+    @property
+    def _log_joint(self) -> Tensor:
+        return self._log_prior + self._log_likelihood + self._log_prior_of_model
+
+    @property
+    def _log_q(self) -> Tensor:
+        return self._log_counts - math.log(self.calls)
+
+    def _draw(self, proposal: NormalMixture | None, n: int) -> None:
+        """Draw n points from a proposal, or the prior, and evaluate them."""
+        target, codes = self.target, self.code.expand(n, -1)
+        if proposal is None:
+            theta = target.sample_prior(codes, self.generator)
+            theta = torch.where(theta.isfinite(), theta, 0.0)
+        else:
+            theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
+            theta[:, self._used] = proposal.sample(n, self.generator).to(target.dtype)
         log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
-        self.theta = theta
-        self.log_prior = log_prior.double() - float(target.space.log_prior(code[None])[0])
-        possible = log_prior > -math.inf
-        self.log_likelihood = torch.where(possible, log_likelihood.double(), -math.inf)
+        log_likelihood = torch.where(log_prior > -math.inf, log_likelihood.double(), -math.inf)
+        log_prior = log_prior.double() - self._log_prior_of_model
+        x = theta[:, self._used].double()
 
+        def counted(by: NormalMixture | None, n: int, x: Tensor, log_prior: Tensor) -> Tensor:
+            return math.log(n) + (log_prior if by is None else by.log_prob(x))
 
-def _mixture_density(
-    x: Tensor, log_prior: Tensor, counts: list[int], proposals: list[NormalMixture]
-) -> Tensor:
-    """Log density of the mixture of the prior and all proposals, by their draws, shape (n,)."""
-    total = sum(counts)
-    terms = [log_prior + math.log(counts[0] / total)]
-    terms += [
-        p.log_prob(x) + math.log(n / total) for p, n in zip(proposals, counts[1:], strict=True)
-    ]
-    return torch.stack(terms).logsumexp(0)
+        before = counted(proposal, n, self._x, self._log_prior)
+        self._drawn.append((proposal, n))
+        here = torch.stack([counted(*each, x, log_prior) for each in self._drawn]).logsumexp(0)
+        self._log_counts = torch.cat([torch.logaddexp(self._log_counts, before), here])
+        self._x = torch.cat([self._x, x])
+        self._log_prior = torch.cat([self._log_prior, log_prior])
+        self._log_likelihood = torch.cat([self._log_likelihood, log_likelihood])
+
+    def _fit(self) -> None:
+        """Fit normals to all points, weighted, at the largest power that these suffice for."""
+        policy, (by, n) = self.policy, self._drawn[-1]
+        enough = policy.points_a_fit * (self.dim + 1)
+        log_ratio = self._log_prior - self._log_q
+        power = _power(log_ratio, self._log_likelihood, enough)
+        tempered = power * self._log_likelihood if power else torch.zeros_like(log_ratio)
+        weight = (log_ratio + tempered).softmax(0)
+        pick = torch.multinomial(weight, policy.fitted_draws, True, generator=self.generator)
+        distinct_points = 1 / float(weight.square().sum())
+        self.share = 0.0
+        if power == 1 and by is not None:
+            log_joint = (self._log_prior + self._log_likelihood)[-n:]
+            self.share = _effective(log_joint - by.log_prob(self._x[-n:])) / n
+        self.normals = _fitted(self._x[pick], distinct_points, policy, self.generator)
 
 
 def _effective(log_w: Tensor) -> float:

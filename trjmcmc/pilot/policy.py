@@ -243,6 +243,8 @@ class FewCallsPolicy(Checked):
             by, times n / d.
         fitted_draws: Resampled draws of a fit.
         good_share: Effective draws over draws at which a proposal is good enough.
+        alone: Draws of it from which these alone weigh its model: a fit to what it weighs itself
+            is .04 nats off.
     """
 
     share: float = 0.7
@@ -258,3 +260,4 @@ class FewCallsPolicy(Checked):
     widening: float = 1.0
     fitted_draws: int = 2000
     good_share: float = 0.7
+    alone: int = 400

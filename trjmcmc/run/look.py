@@ -130,11 +130,14 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
     if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error = p, visits_error
-    agree = False
-    if route is not None and not known.poor and bool((route.error < 1).all()):
+    agree, sound = False, route is not None and bool((route.error < 1).all())
+    if route is not None and sound and known.poor and route.by_proposals:  # and so do chains
+        best, best_error = route.p, route.error
+    elif route is not None and sound and not known.poor:
         agree = apart(p, visits_error, route) <= plan.agree
         if agree:
             best, best_error = combined(p, visits_error, route)
+            doubt = "" if short and route.by_proposals else doubt  # chains are not what it rests on
         else:
             doubt = doubt or DISAGREE
     if known.poor:

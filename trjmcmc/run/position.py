@@ -44,7 +44,8 @@ class Lesson:
             k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.known._asdict().items()
         }
         known["draws"] = _columns(self.known.draws)
-        known["families"] = tuple(x.cpu() for x in self.known.families)
+        for name in ("families", "proposed"):
+            known[name] = tuple(x.cpu() for x in known[name])
         seen = None if self.seen is None else _columns(self.seen)
         state = tuple(x.cpu() for x in self.state[:3])
         more = {"known": known, "state": state, "seen": seen, "worth": dict(self.worth)}
@@ -58,7 +59,8 @@ class Lesson:
             k: v.to(device) if isinstance(v, Tensor) else v for k, v in known.items()
         }
         there["draws"] = Pool(*(x.to(device) for x in known["draws"]))
-        there["families"] = tuple(x.to(device) for x in known["families"])
+        for name in ("families", "proposed"):
+            there[name] = tuple(x.to(device) for x in known[name])
         there |= {name: tuple(known[name]) for name in ("climbs", "needed")}
         more: dict[str, Any] = {
             "known": Known(**there),

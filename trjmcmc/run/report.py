@@ -13,7 +13,7 @@ from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
-from ..estimate.routes import through_the_map
+from ..estimate.routes import by_weights, through_the_map
 from ..result.indicator import MODELS_SHOWN
 from ..result.report import Judged, RunReport, Started
 from ..result.result import Result
@@ -99,6 +99,9 @@ def judged(run: Run) -> Judged:
         return Judged(words, math.nan, tau, detection)
     if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
         return Judged("", 0.0, tau, detection)
+    route = run.route
+    if route is not None and route.by_proposals and bool((route.error < 1).all()):
+        return Judged(run.doubt, 0.0, tau, detection)  # nothing rests on chains
     variance = run.visits * (1 - run.visits)
     telling = variance > run.recipe.plan.variance
     off = (run.groups_error[telling] / variance[telling].sqrt()).tolist()
@@ -126,6 +129,10 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     generator = recipe.generator.clone_state()  # chains go on as if nobody had looked
     if recipe.trained is not None and not target.space.few:
         return _most_visited(run, recipe.trained, generator)
+    if route is not None and route.by_proposals:
+        labels = target.space.label(recipe.codes)
+        weights = dict(zip(labels, route.log_weights, strict=True))
+        return weights, by_weights(weights, target.dtype)
     cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
     unmet = (route is None and run.doubt) or run.known.poor or cut
     through = None if unmet else recipe.normals(run.known, run.moves, generator)

@@ -7,6 +7,7 @@ machine; a run that ends early is the beginning of the same run without a limit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -156,6 +157,9 @@ def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:
     points, given = recipe.stated.points, None
     if points is not None:  # first: they may be refused
         given = given_starts(recipe.target, points, recipe.stated.chains or recipe.chains)
+    if not math.isfinite(recipe.numbers) and not recipe.why:
+        exact = recipe.finer("likelihoods that are not written in torch are computed in it")
+        recipe = recipe if exact is None else exact
     known, state = recipe.begin()
     state = state if given is None else given
     if recipe.late:
@@ -211,7 +215,7 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
     chains.begin(recipe.stated.thin)
     if recipe.stated.grid is not None and lesson.learned + 1 >= recipe.plan.learned:
         chains = Shards(chains, recipe.stated.grid)
-    return Taught(chains, kernel, known, moves, recipe.routed(moves))
+    return Taught(chains, kernel, known, moves, recipe.routed(known, moves))
 
 
 def taught_again(recipe: Recipe, before: Resumption) -> Taught:
@@ -235,4 +239,6 @@ def resolved(recipe: Recipe, known: Known) -> tuple[str, Recipe | None]:
     unresolved = recipe.unresolved(known)
     if recipe.why and parted(unresolved)[1]:
         raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
-    return unresolved, recipe.finer(unresolved) if unresolved else None
+    if not unresolved:
+        return "", None
+    return unresolved, recipe.finer(f"float32 does not resolve {unresolved}")

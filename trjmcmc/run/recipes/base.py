@@ -67,9 +67,9 @@ class Known(NamedTuple):
             nothing where none was searched.
         needed: How many have to, by what they met.
         searched: Evaluations that they took.
-        proposed: Likelihood calls, for each coordinate and two more, of the proposals by importance
-            sampling that it began with; 0 of none.
-        poor: Whether these are to be refined.
+        proposed: By model, log weights of all draws of the proposals by importance sampling that
+            it began with, nats; nothing of others.
+        poor: Whether these will not do.
         families: Of graphs with equations: what their families' mixtures are made of.
     """
 
@@ -79,7 +79,7 @@ class Known(NamedTuple):
     climbs: tuple[int, ...] = ()
     needed: tuple[int, ...] = ()
     searched: int = 0
-    proposed: int = 0
+    proposed: tuple[Tensor, ...] = ()
     poor: bool = False
     families: tuple[Tensor, ...] = ()
 
@@ -125,6 +125,7 @@ class Route(NamedTuple):
         log_mass: Of few models, log of p(model) times its evidence, shape (M,), nats.
         log_mass_error: Standard errors, shape (M,), nats.
         log_weights: Of draws from the normals, by model, nats.
+        by_proposals: Whether they are of the proposals that a run began with.
     """
 
     p: Tensor
@@ -132,6 +133,7 @@ class Route(NamedTuple):
     log_mass: Tensor
     log_mass_error: Tensor
     log_weights: Sequence[Tensor] = ()
+    by_proposals: bool = False
 
 
 class Recipe(ABC):
@@ -283,7 +285,11 @@ class Recipe(ABC):
         return unresolved(self.target, known.draws)
 
     def finer(self, why: str) -> Recipe | None:
-        """The same in float64, where nobody has stated a precision and the likelihood takes it."""
+        """The same in float64, where nobody has stated a precision and the likelihood takes it.
+
+        Arguments:
+            why: In words.
+        """
         if self.target.dtype == torch.float64 or not self.target.is_precision_open:
             return None
         if self.trained is not None:  # it would no longer be that of the sampler
@@ -298,7 +304,7 @@ class Recipe(ABC):
             self.generator,
             limit=self.limit,
             before=self._before,
-            why=f"float32 does not resolve {why}",
+            why=why,
             stated=self.stated,
         )
 
@@ -390,14 +396,14 @@ class Recipe(ABC):
             return None
         return ((1 - self.plan.uniform) * p + self.plan.uniform / len(p)).log()
 
-    def weigh(self, moves: Moves) -> Route | None:
+    def weigh(self, known: Known, moves: Moves) -> Route | None:
         """A second route to what was asked for, or None."""
         return None
 
-    def routed(self, moves: Moves) -> Route | None:
+    def routed(self, known: Known, moves: Moves) -> Route | None:
         """:meth:`weigh`, as far as evaluations are left; the run is late if they were not."""
         try:
-            return self.weigh(moves)
+            return self.weigh(known, moves)
         except BudgetError:
             self.limit.spend()
             return None

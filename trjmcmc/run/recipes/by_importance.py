@@ -13,7 +13,7 @@ from ...draws import Pool
 from ...errors import UnreachableError
 from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
-from ...pilot.few_calls import adaptive_proposal
+from ...pilot.few_calls import AdaptiveProposal
 from ...target.target import Target
 from ..stated import Limit
 
@@ -21,15 +21,18 @@ REPEATS = 2  # independent proposals of each model; groups take turns among them
 
 UNSEARCHED = 4  # the same where nothing else meets a lost mode
 
-FEWEST, CALLS = 30, 480  # of a proposal, for each coordinate and two more: at first, and at most
+FEWEST, CALLS = 30, 480  # of a proposal, for each coordinate and two more: at first, at most
 
-SHARE = 0.35  # of the calls that a user states, for first proposals and their weights
+SHARE = 0.9  # of the calls that a user states, for proposals at most
 
-WEIGHED, LEAST_WEIGHED = 100, 20  # draws that weigh a model at first, and of few calls at least
+DRAWN = 100  # posterior draws of each
 
-GOOD = 0.3  # effective draws, over a hundred or more, from which a proposal will do
+SURE = 0.1  # nats: standard errors of their evidences with which they will do
 
 APART, ROUNDING = 4.0, 0.05  # standard errors, and nats, that evidences of repeats may differ by
+
+
+NOTHING = Estimate(-math.inf, math.inf, 0.0)
 
 
 class Begun(NamedTuple):
@@ -40,94 +43,92 @@ class Begun(NamedTuple):
     Attributes:
         log_mass: Log of p(model) times its evidence, shape (R, M), nats.
         draws: Posterior draws, n of each repeat and model in this order: R M n rows.
-        good: Whether each proposal is close, and repeats agree.
+        log_weights: Of all draws of each model's proposals, nats.
+        good: Whether evidences are known well enough, and repeats agree.
     """
 
     log_mass: Tensor
     draws: Pool
+    log_weights: tuple[Tensor, ...]
     good: bool
 
     def rows(self, repeat: Tensor, model: Tensor, generator: torch.Generator) -> Tensor:
         """Random rows of some repeats and models, shape (C,)."""
-        each = len(self.draws.code) // self.log_mass.numel()
-        n = torch.randint(each, model.shape, generator=generator, device=model.device)
-        return (repeat * self.log_mass.shape[1] + model) * each + n
-
-
-def sizes(target: Target, codes: Tensor, evaluations: int | None) -> tuple[int, int]:
-    """Likelihood calls of first proposals, for each coordinate and two more, and of weights.
-
-    Arguments:
-        target: The target.
-        codes: All models, shape (M, L).
-        evaluations: Of the run, where a user states them.
-    """
-    if evaluations is None:
-        return FEWEST, WEIGHED
-    each = int(SHARE * evaluations / (REPEATS * len(codes)))  # of a proposal and its weights
-    coordinates = float(target.space.active(codes).sum(1).double().mean()) + 2
-    weighed = max(LEAST_WEIGHED, each // 2)
-    return min(CALLS, max(1, int((each - weighed) / coordinates))), weighed
+        n = torch.randint(DRAWN, model.shape, generator=generator, device=model.device)
+        return (repeat * self.log_mass.shape[1] + model) * DRAWN + n
 
 
 @torch.no_grad()
 def begun(
     target: Target,
     codes: Tensor,
-    calls: int,
-    weighed: int,
     generator: torch.Generator,
     limit: Limit,
+    *,
     repeats: int = REPEATS,
+    evaluations: float = math.inf,
 ) -> Begun:
-    """Independent proposals of every model.
+    """Independent proposals of every model, each refined until it will do.
 
     Arguments:
         target: The target.
         codes: All models, shape (M, L).
-        calls: Of a proposal, for each coordinate and two more.
-        weighed: Draws that weigh a model, and that chains begin at.
         generator: Source of randomness.
-        limit: Until when; proposals are poor after it.
-        repeats: Proposals of each; those beyond two are made where two are close and agree.
+        limit: Until when.
+        repeats: Proposals of each; those beyond two are made where two will do and agree.
+        evaluations: Likelihood calls of the run.
 
     Raises:
         UnreachableError: They have met no point where the likelihood is above 0.
     """
-    n, found, good = weighed, list[tuple[Estimate, Pool]](), True
+    made, left, good = list[AdaptiveProposal](), SHARE * evaluations, True
     for more in (REPEATS, repeats - REPEATS):
         if not good:  # there is nothing to confirm
             break
-        found += [_weighed(target, code, calls, n, generator, limit) for code in [*codes] * more]
-        each = [estimate for estimate, _ in found]
-        good = n >= WEIGHED and all(e.ess > GOOD * n for e in each) and not limit.passed
-        for a, b in zip(each, each[len(codes) :], strict=False):  # of one repeat and the next
-            far = APART * math.hypot(a.std_error, b.std_error) + ROUNDING
-            good &= abs(a.value - b.value) <= far
-    log_mass = torch.tensor([e.value for e in each], dtype=torch.float64, device=codes.device)
+        fresh = [AdaptiveProposal(target, code, generator) for code in [*codes] * more]
+        good, left = _refined([*made, *fresh], len(codes), left, limit)
+        if good or not made or (left >= len(fresh) and not limit.passed):  # else it was too late
+            made += fresh
+    found = [smoothed(each.log_weights()) for each in made]
+    log_mass = torch.tensor([e.value for e in found], dtype=torch.float64, device=codes.device)
     log_mass = log_mass.view(-1, len(codes))
     met = (log_mass > -math.inf).any(1)
     if not met.any():
         raise UnreachableError("likelihood: it is 0 wherever proposals have drawn, in every model")
     kept = met.repeat_interleave(len(codes)).tolist()
-    draws = reduce(Pool.joined, (pool for (_, pool), k in zip(found, kept, strict=True) if k))
-    return Begun(log_mass[met], draws, good)
+    made = [each for each, k in zip(made, kept, strict=True) if k]
+    draws = [Pool(each.code.expand(DRAWN, -1), *each.resampled(DRAWN)) for each in made]
+    weights = [each.log_weights() for each in made]
+    by_model = tuple(torch.cat(weights[m :: len(codes)]) for m in range(len(codes)))
+    return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, good)
 
 
-def _weighed(
-    target: Target, code: Tensor, calls: int, n: int, generator: torch.Generator, limit: Limit
-) -> tuple[Estimate, Pool]:
-    """Log of p(model) times its evidence by n draws of a proposal, and n posterior draws."""
-    used = target.space.active(code[None])[0]
-    theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
-    log_q = theta.new_zeros(n, dtype=torch.float64)
-    if used.any():
-        calls *= int(used.sum()) + 2
-        normals = adaptive_proposal(target, code, calls, generator, deadline=limit.deadline).normals
-        x = normals.sample(n, generator)
-        theta[:, used], log_q = x.to(theta), normals.log_prob(x)
-    log_joint = target.log_joint(code.expand(n, -1), theta).double()
-    log_weight = log_joint - log_q
-    weights = log_weight.softmax(0).nan_to_num(1.0)  # none where all are impossible
-    rows = torch.multinomial(weights, n, True, generator=generator)
-    return smoothed(log_weight), Pool(code.expand(n, -1), theta[rows], log_joint[rows])
+def _refined(
+    made: list[AdaptiveProposal], models: int, left: float, limit: Limit
+) -> tuple[bool, float]:
+    """Refine repeats of all models; whether they will do and agree, and calls that are left."""
+    calls = FEWEST
+    while True:
+        found = [smoothed(e.log_weights()) if e.calls else NOTHING for e in made]
+        poor = [not e.std_error < SURE for e in found]
+        if not any(poor) and _agree(found, models):
+            return True, left
+        if (calls > CALLS and left == math.inf) or left < len(made) or limit.passed:
+            return False, left
+        some = [each for each, more in zip(made, poor, strict=True) if more or not any(poor)]
+        asked = [max(0, calls * (each.dim + 2) - each.calls) for each in some]
+        share = min(1.0, left / max(1, sum(asked)))
+        for each, n in zip(some, asked, strict=True):
+            before = each.calls
+            each.refine(before + int(share * n), limit.deadline)
+            left -= each.calls - before
+        calls *= 2
+
+
+def _agree(found: list[Estimate], models: int) -> bool:
+    """Whether evidences of one repeat are those of the next."""
+    for a, b in zip(found, found[models:], strict=False):
+        far = APART * math.hypot(a.std_error, b.std_error) + ROUNDING
+        if not abs(a.value - b.value) <= far:
+            return False
+    return True

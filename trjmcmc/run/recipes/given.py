@@ -49,7 +49,7 @@ class Given(Recipe):
     def _moves(self, known: Known) -> Moves:
         return self.moves(known, self.generator)
 
-    def weigh(self, moves: Moves) -> Route | None:
+    def weigh(self, known: Known, moves: Moves) -> Route | None:
         """Models through a map that was trained or given."""
         space = self.target.space
         if self.trained is None or not space.few or space.has_items:

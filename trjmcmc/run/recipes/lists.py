@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from functools import cached_property
 
 import torch
@@ -26,7 +25,7 @@ from ...transport.normals import gaussian_mixture
 from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
-from .base import FRESH, Known, Moves, Recipe, Route, masses
+from .base import FRESH, Known, Moves, Recipe, Route, masses, route_of
 from .lost import A_CLIMB, SPARING, is_of, lost_parts, thorough, with_part
 
 LEAST_PARTICLES = 16  # of a population
@@ -60,7 +59,7 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
-    _unreached = False  # whether it was said that populations do not reach a model
+    _unreached = False  # whether populations do not reach a model
 
     @property
     def least_chains(self) -> int:
@@ -107,56 +106,43 @@ class Lists(Recipe):
         """Tempered populations of every model and group; proposals where evaluations are dear."""
         if self.share >= DEAR_SHARE:
             return self._cooled()
+        return self._proposed()
+
+    def _proposed(self) -> tuple[Known, State]:
+        """Proposals that importance sampling refines; populations where they will not do."""
+        g, stated, repeats = self.generator, self.stated.evaluations, by_importance.REPEATS
+        if not math.isfinite(self.numbers):
+            repeats = by_importance.UNSEARCHED
+        most = math.inf if stated is None else stated
         try:
-            return self._proposed(
-                *by_importance.sizes(self.target, self.codes, self.stated.evaluations)
+            found = by_importance.begun(
+                self.target, self.codes, g, self.limit, repeats=repeats, evaluations=most
             )
         except UnreachableError:  # populations begin at more prior draws
-            if self.stated.evaluations is not None:
+            if stated is not None:
                 raise
             return self._cooled()
-
-    def _refined_and_searched(self, known: Known) -> tuple[Known, State | None]:
-        """Better proposals, and what climbs meet once these are good."""
-        better, met = self._refined(known)
-        if better.poor:
-            return better, met
-        found, again = self.search(
-            better, self.all_moves(better), better.draws, self.climbs(better)
-        )
-        return found, met if again is None else again
-
-    def _refined(self, known: Known) -> tuple[Known, State | None]:
-        """Proposals of twice as many calls; populations if these were too many already."""
-        most, calls = self.stated.evaluations, 2 * known.proposed
-        if most is not None and self.evaluations > most / 3:
-            return known, None
-        if calls <= by_importance.CALLS:
-            with suppress(UnreachableError):  # these were others, and met nothing
-                return self._proposed(calls, calls)
-        if most is not None:
-            return known, None
-        try:
-            return self._cooled()
-        except UnreachableError as error:  # the other models are sampled
-            if not self._unreached:
+        if not found.good and not self.late and stated is None:
+            try:
+                return self._cooled()
+            except UnreachableError as error:  # the other models are sampled
                 warn_user(f"{error}; nothing tells its probability", ConvergenceWarning)
-            self._unreached = True
-            return known, None
-
-    def _proposed(self, calls: int, weighed: int) -> tuple[Known, State]:
-        g, groups, repeats = self.generator, self.plan.groups, by_importance.REPEATS
-        if not math.isfinite(self.numbers) and self.stated.evaluations is None:
-            repeats = by_importance.UNSEARCHED
-        found = by_importance.begun(self.target, self.codes, calls, weighed, g, self.limit, repeats)
-        group = torch.arange(self.chains, device=self.target.device) % groups
+                self._unreached = True
+        if not found.good and stated is not None:  # chains would spend what is left for less
+            self.limit.spend()
+        group = torch.arange(self.chains, device=self.target.device) % self.plan.groups
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
         rows = found.rows(repeat, m, g)
         state = start(self.target, found.draws.code[rows], found.draws.theta[rows])
-        log_mass = found.log_mass[torch.arange(groups) % len(found.log_mass)]
-        evidence, poor = log_mass.logsumexp(1), not found.good
-        return Known(found.draws, log_mass, evidence, proposed=calls, poor=poor), state
+        log_mass = found.log_mass[torch.arange(self.plan.groups) % len(found.log_mass)]
+        return Known(
+            found.draws,
+            log_mass,
+            log_mass.logsumexp(1),
+            proposed=found.log_weights,
+            poor=not found.good,
+        ), state
 
     def _cooled(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
@@ -236,7 +222,10 @@ class Lists(Recipe):
             draws = draws.joined(known.draws.at(rows))
         return known._replace(draws=draws)
 
-    def weigh(self, moves: Moves) -> Route:
+    def weigh(self, known: Known, moves: Moves) -> Route | None:
+        if known.proposed and (self.late or not math.isfinite(self.numbers)):
+            found = route_of(known.proposed)._replace(by_proposals=True)
+            return found if bool(found.log_mass.isfinite().all()) else None
         assert moves.weighing is not None
         return self.route(moves.weighing, self.codes, self.generator)
 
@@ -262,7 +251,9 @@ class Lists(Recipe):
             much was not met
         """
         if known.poor:
-            return (known, None) if seen is known.draws else self._refined_and_searched(known)
+            if seen is known.draws or self._unreached or self.stated.evaluations is not None:
+                return known, None
+            return self._proposed()  # it was late
         found, before = known, self.evaluations
         policy = SPARING if known.proposed else thorough(climbs)
         models, none = self.with_places, (0,) * len(self.with_places)
