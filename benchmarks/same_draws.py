@@ -1,4 +1,4 @@
-"""Are draws what they were? Twelve runs whose draws depend on the seed alone, digested.
+"""Are draws what they were? Eleven runs whose draws depend on the seed alone, digested.
 
     python -m benchmarks.same_draws --record before.json     # with the old code
     python -m benchmarks.same_draws --compare before.json    # with the new: exit status 1 if not
@@ -6,8 +6,7 @@
 For changes that must not change an answer: moves between modules, new names, faster code that
 claims to be exact. Draws are compared bit by bit, so that before and after must be run on one
 machine with one version of torch. Of every kind of space, with a map trained and with one as it is,
-in single and double precision, with a black box, of the evidence from given draws, and of a file of
-version 0.9.0.
+in single and double precision, with a black box, and of the evidence from given draws.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ import trjmcmc as trj
 from benchmarks.calibration import funnel
 
 SHORT: dict[str, Any] = {"draws": 40, "chains": 32, "warmup": 20, "progress": False}
-SAVED = Path(__file__).parent.parent / "tests" / "data" / "result_0.9.0.trj"
 
 
 def pair(dtype: torch.dtype = torch.float32) -> trj.Target:
@@ -100,7 +98,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "two kinds": lambda: run(components(kinds=True), fit=False),
     "black box": lambda: run(black_box(), fit=True, max_evaluations=6000),
     "evidence": evidence,
-    "a file of 0.9.0": lambda: trj.load(SAVED),
 }
 
 

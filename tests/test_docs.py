@@ -163,8 +163,6 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(there), f"{path.name}: {link}"
     for file in re.findall(r"`((?:trjmcmc|examples|benchmarks|tests|docs)/[\w./]+)", text):
         assert (ROOT / file.rstrip(".")).exists(), f"{path.name} names {file}"
-    if path.stem == "migration":  # has former names too, which warn
-        return
     for name in re.findall(r"`trj\.(\w+(?:\.\w+)*)", text):
         operator.attrgetter(name)(trj)
 

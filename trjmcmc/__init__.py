@@ -9,8 +9,6 @@ A model list goes in, p(model | data) comes out, exact however poor the maps are
     result.model_probabilities()
 """
 
-from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -193,23 +191,14 @@ _MODULE_OF = {  # where the names above are defined; the others are folders
 }
 
 
-@cache
-def _old_names() -> Callable[[str], Any]:
-    from .errors import renamed
-
-    return renamed(__name__, {"Categorical": "CategoricalWeights", "Uniform": "UniformWeights"})
-
-
 def _look_up(name: str) -> Any:
     """A public name or a folder of the package, imported when it is first asked for (PEP 562)."""
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULE_OF:
         found = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
-    elif find_spec(f"{__name__}.{name}"):
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}"):
         found = import_module(f".{name}", __name__)
     else:
-        return _old_names()(name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found
     return found
 

@@ -6,8 +6,6 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping
-from importlib import import_module
 from types import FrameType
 from typing import Any, Self
 
@@ -136,37 +134,12 @@ class InterruptedWarning(TRJWarning):
     """The user stopped a run or a fit; what was reached so far is kept."""
 
 
-def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a module that still knows classes by their old names.
-
-    Arguments:
-        module: Name of the module.
-        names: By old name the new one; with its module where that is another.
-
-    Returns:
-        A function of a name; each old name warns once.
-    """
-    told: set[str] = set()
-
-    def look_up(name: str) -> Any:
-        if name not in names:
-            raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        where, _, new = names[name].rpartition(".")
-        place = where or module
-        if name not in told:
-            told.add(name)
-            warn_user(f"{module}.{name} is now {place}.{new}", FutureWarning)
-        return getattr(import_module(place), new)
-
-    return look_up
-
-
 def warn_user(message: str, category: type[Warning]) -> None:
     """Issue a warning that points at the line outside the package that led here.
 
     Arguments:
         message: What is doubtful, and what to do.
-        category: A subclass of :class:`TRJWarning`; FutureWarning for what will go.
+        category: A subclass of :class:`TRJWarning`.
     """
     frame: FrameType = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(INSIDE):

@@ -30,7 +30,6 @@ from trjmcmc.kernel import (
     State,
     SweepWalk,
     UnitGibbs,
-    adapting,
     start,
 )
 from trjmcmc.kernel.base import Memo
@@ -189,35 +188,14 @@ def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
     assert found[0][1] == found[1][1] != before
 
 
-def test_names_up_to_version_0_10_still_work(generator):
-    target = toys.conjugate_subsets()
-    hmc, births = HMC(target, step_size=2.0), BirthDeath(target, Informed(target.space))
-    kernel, state = Cycle([hmc, births]), from_prior(target, generator)
-    before = hmc.adapted(), births.adapted()
-    new = pytest.warns(FutureWarning, match=r"kernel\.adapt\(state, generator\)")
-    with torch.no_grad(), new, adapting(kernel):
-        for _ in range(60):
-            state, _ = kernel.step(state, generator)
-    assert all(a != b for a, b in zip((hmc.adapted(), births.adapted()), before, strict=True))
-    assert "step" not in vars(hmc)
-    proposal = Informed(target.space)
-    with pytest.warns(FutureWarning, match="adapted_to"):
-        proposal.learn(state.code)
-    assert proposal.learnt() == Informed(target.space).adapted_to(state.code).learnt()
-    with pytest.warns(FutureWarning, match=r"State\.recall\(transport\)"):
-        assert state.point is None
-    with pytest.warns(FutureWarning, match=r"State\.recall\(target\)"):
-        assert state.total is None
-    with pytest.warns(FutureWarning, match="adapted_to"):
-        assert not hmc.adapting
-
-
-def test_a_proposal_written_for_version_0_10_still_learns(generator):
+def test_a_proposal_of_ones_own_learns(generator):
     class Own(Fixed):
         seen = 0
 
-        def learn(self, code):
-            self.seen = self.seen + len(code)
+        def adapted_to(self, code):
+            found = copy.copy(self)
+            found.seen = self.seen + len(code)
+            return found
 
     target = toys.gaussians()
     kernel, state = BirthDeath(target, Own(target.space)), cases.gaussians().draw(C, generator)

@@ -6,7 +6,6 @@ import math
 import pickle
 import re
 import warnings
-from pathlib import Path
 
 import arviz
 import matplotlib
@@ -317,13 +316,6 @@ def test_a_fresh_result_can_be_pickled_without_its_target(small):
     )
     with pytest.raises(trj.errors.TRJError, match="target="):
         again.predict(lambda p: p["x"])
-
-
-def test_files_of_version_0_9_0_are_read():
-    result = trj.load(Path(__file__).parents[1] / "data" / "result_0.9.0.trj")
-    assert result.raw.code.dtype == torch.int64
-    assert result.raw.theta.shape[:2] == (4, 25)
-    assert result.models == ["1d", "2d"]
 
 
 def test_a_flipped_bit_anywhere_is_seen(small, tmp_path):

@@ -1,7 +1,6 @@
 """Training of transport maps, and the audit of what they have learnt."""
 
 from ..draws import Pool
-from ..errors import renamed as _renamed
 from ..pilot.audit import Audit, tempered_draws
 from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
@@ -71,8 +70,3 @@ __all__ = [
     "unwrap",
     "user_pool",
 ]
-
-__getattr__ = _renamed(
-    __name__,
-    {"Recipe": "Trainer", "Categorical": "CategoricalWeights", "Uniform": "UniformWeights"},
-)

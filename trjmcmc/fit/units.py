@@ -29,8 +29,6 @@ def calibrate(transport: Transport, code: Tensor, loc: Tensor, scale: Tensor) ->
     """
     if isinstance(transport, Standardisable):
         transport.standardise(code, loc, scale)
-    elif type(transport).calibrate is not Transport.calibrate:  # written for version 0.10
-        transport.calibrate(code, loc, scale)
 
 
 def unwrap(transport: Transport, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:

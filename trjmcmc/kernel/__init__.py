@@ -1,8 +1,7 @@
 """Markov kernels: transport jumps, moves inside a model, and their composition."""
 
-from ..errors import renamed as _renamed
 from ..transport.base import Point
-from .base import Info, Kernel, State, accept, adapting, locate, start
+from .base import Info, Kernel, State, accept, locate, start
 from .between.birth_death import BirthDeath
 from .between.independence import IndependenceJump, Independent, NormalInverseGamma
 from .between.informed import InformedBirthDeath
@@ -88,10 +87,7 @@ __all__ = [
     "SweepWalk",
     "UnitGibbs",
     "accept",
-    "adapting",
     "locate",
     "saturated_switch",
     "start",
 ]
-
-__getattr__ = _renamed(__name__, {"Mixture": "MixtureKernel"})

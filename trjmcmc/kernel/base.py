@@ -39,14 +39,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..errors import warn_user
 from ..target.target import Target
 from ..transport.base import Point, Transport, pulled
 
@@ -88,22 +85,6 @@ class State(NamedTuple):
         """The memo's values if they are the owner's, else None."""
         known = self.memo
         return known.values if known is not None and known.owner is owner else None
-
-    @property
-    def point(self) -> Point | None:
-        """The name of a map's memo up to version 0.10."""
-        warn_user("State.point: write State.recall(transport) instead", FutureWarning)
-        known = self.memo
-        if known is None or not isinstance(known.owner, Transport):
-            return None
-        return Point(known.owner, *known.values)
-
-    @property
-    def total(self) -> Tensor | None:
-        """The name of a sum's memo up to version 0.10."""
-        warn_user("State.total: write State.recall(target) instead", FutureWarning)
-        known = self.memo
-        return known.values[0] if known is not None and isinstance(known.owner, Target) else None
 
 
 class Info(NamedTuple):
@@ -210,37 +191,6 @@ class Kernel(ABC):
             known: The independent draw that each descended from, shape (C,).
         """
         return known
-
-    @property
-    def adapting(self) -> bool:
-        """False: up to version 0.10, whether a step may change the kernel."""
-        warn_user("Kernel.adapting: a kernel learns in Kernel.adapted_to", FutureWarning)
-        return False
-
-
-@contextmanager
-def adapting(kernel: Kernel) -> Iterator[None]:
-    """Let the parts of a kernel learn in place at each step: the warm-up up to version 0.10."""
-    new = "kernel, state, infos = kernel.adapt(state, generator), then kernel.frozen()"
-    warn_user(f"trj.kernel.adapting: write {new}", FutureWarning)
-    parts = kernel.parts() if type(kernel).adapt is not Kernel.adapt else [kernel]
-    for part in parts:
-        part.__dict__["step"] = _in_place(part)
-    try:
-        yield
-    finally:
-        for part in parts:
-            part.__dict__.pop("step", None)
-            part.__dict__.update(part.frozen().__dict__)
-
-
-def _in_place(part: Kernel) -> Callable[[State, torch.Generator], tuple[State, list[Info]]]:
-    def step(state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        after, infos = type(part).step(part, state, generator)
-        part.__dict__.update(part.adapted_to(infos, generator).__dict__)
-        return after, infos
-
-    return step
 
 
 def start(target: Target, code: Tensor, theta: Tensor) -> State:

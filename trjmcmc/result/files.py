@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,7 @@ from .packed import pack, unpack
 from .report import Judged, Plan, RunReport, Started
 from .variational import Variational
 
-FORMAT = 3  # of files that are written
-
-FORMATS = {2, FORMAT}  # that are read; 2, of version 0.9.0, has no checksum and is not compressed
+FORMAT = 4
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def read(path: str | Path) -> Contents:
     """
     data = unpack(path)
     try:
-        if data["format"] not in FORMATS:
+        if data["format"] != FORMAT:
             raise TRJError(f"{path}: not a result saved by this version of trjmcmc")
         return _contents(data)
     except TRJError:
@@ -107,22 +105,17 @@ def _report_data(report: RunReport) -> dict[str, Any]:
 def _report(data: Mapping[str, Any]) -> RunReport:
     report = dict(data)
     report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
-    if report.get("audit"):
+    if report["audit"]:
         models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
         report["audit"] = AuditReport(**{**report["audit"], "models": models})
-    if report.get("variational"):
+    if report["variational"]:
         report["variational"] = Variational.from_data(report["variational"])
-    report["plan"] = Plan(**_known(Plan, report.get("plan", {})))
-    if report.get("start"):
+    report["plan"] = Plan(**report["plan"])
+    if report["start"]:
         report["start"] = Started(**report["start"])
-    if report.get("judged"):
+    if report["judged"]:
         report["judged"] = Judged(**report["judged"])
-    return RunReport(**_known(RunReport, report))
-
-
-def _known(kind: type[Plan] | type[RunReport], data: Mapping[str, Any]) -> dict[str, Any]:
-    """What a class still has of the data of a file that an older version has written."""
-    return {f.name: data[f.name] for f in fields(kind) if f.name in data}
+    return RunReport(**report)
 
 
 def _contents(data: dict[str, Any]) -> Contents:
@@ -136,10 +129,10 @@ def _contents(data: dict[str, Any]) -> Contents:
         truth=Truth(**data["truth"]) if data["truth"] else None,
         crossings=data["crossings"],
         pareto_k=data["pareto_k"],
-        slot_names=data.get("slot_names") or (),
-        coarse=data.get("coarse"),
-        turns=data.get("turns") or {},
-        onward=data.get("onward"),
+        slot_names=data["slot_names"],
+        coarse=data["coarse"],
+        turns=data["turns"],
+        onward=data["onward"],
     )
 
 

@@ -48,20 +48,20 @@ def _deflated(content: memoryview, strategy: int) -> bytes:
 
 
 def unpack(path: str | Path) -> dict[str, Any]:
-    """What a file holds; files of version 0.9.0 have no checksum.
+    """What a file holds.
 
     Raises:
         TRJError: It was damaged, as its checksum says, or is another's.
     """
     content = Path(path).read_bytes()
-    if content.startswith(MAGIC):
-        head = len(MAGIC) + CHECKSUM
-        payload = content[head:]
-        if hashlib.sha256(payload).digest() != content[len(MAGIC) : head]:
-            raise TRJError(f"{path}: damaged, its checksum is not that of its content")
-        content = zlib.decompress(payload)
+    head = len(MAGIC) + CHECKSUM
+    if not content.startswith(MAGIC):
+        raise TRJError(f"{path}: not a result saved by trjmcmc")
+    payload = content[head:]
+    if hashlib.sha256(payload).digest() != content[len(MAGIC) : head]:
+        raise TRJError(f"{path}: damaged, its checksum is not that of its content")
     try:
-        data: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+        data: dict[str, Any] = torch.load(io.BytesIO(zlib.decompress(payload)), weights_only=True)
     except Exception as error:  # torch meets a foreign file with errors of many kinds
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
     return data

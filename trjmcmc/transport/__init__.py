@@ -2,8 +2,6 @@
 
 from torch.distributions import Distribution as _Distribution
 
-from ..errors import renamed as _renamed
-
 _validate = _Distribution._validate_args  # importing zuko switches the process-wide checks off
 from .affine import Affine  # noqa: E402
 from .autoregressive import CosmicAutoregressive  # noqa: E402
@@ -39,5 +37,3 @@ __all__ = [
     "Transport",
     "mixture_flow",
 ]
-
-__getattr__ = _renamed(__name__, {"Ordered": "OrderedComponents"})

@@ -39,62 +39,13 @@ import torch
 from torch import Tensor, nn
 from zuko.nn import MLP, MaskedMLP
 
-from ..errors import warn_user
 from ..space.base import Space
-from .reference import Extended, Gaussian, Reference
+from .reference import Gaussian, Reference
 
 VAGUE = 0.05  # nats by which rounding may change a map's log density
 
 
-class _FormerNames:
-    """Methods of :class:`Transport` up to version 0.10; each warns and works."""
-
-    space: Space
-    reference: Reference
-
-    @property
-    def auxiliary(self) -> int:
-        method_moved("auxiliary", "reference.auxiliary")
-        return self.reference.auxiliary
-
-    @auxiliary.setter
-    def auxiliary(self, number: int) -> None:
-        method_moved("auxiliary", "reference = Extended(reference, number) in __init__")
-        self.reference = Extended(self.reference, number)
-
-    def sample_reference(self, n: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        method_moved("sample_reference", "reference.sample((n, D), generator, dtype)")
-        return self.reference.sample((n, self.space.n_slots), generator, dtype)
-
-    def refresh(self, z: Tensor, rho: Tensor | float, generator: torch.Generator) -> Tensor:
-        method_moved("refresh", "reference.refresh(z, rho, generator)")
-        return self.reference.refresh(z, rho, generator)
-
-    def log_nu(self, z: Tensor, code: Tensor) -> Tensor:
-        method_moved("log_nu", "reference.log_density(z, space.active(code))")
-        return self.reference.log_density(z, self.space.active(code))
-
-    def calibrate(self, code: Tensor, loc: Tensor, scale: Tensor) -> None:
-        method_moved("calibrate", "trjmcmc.fit.calibrate(transport, code, loc, scale)")
-        if isinstance(self, Standardisable):
-            self.standardise(code, loc, scale)
-
-    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
-        method_moved("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
-        assert isinstance(self, Transport)
-        return self, theta
-
-    def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
-        method_moved("log_choice", "0, except for a transport.base.Choosing, which has it")
-        return z.new_zeros(len(z))
-
-
-def method_moved(old: str, new: str) -> None:
-    """Say that a method of transports has another place now."""
-    warn_user(f"Transport.{old}: write {new} instead", FutureWarning)
-
-
-class Transport(_FormerNames, nn.Module, ABC):
+class Transport(nn.Module, ABC):
     """A density for every model, and a way to it from one reference distribution.
 
     A reference point has the D coordinates of the padded space, and the auxiliary ones of the

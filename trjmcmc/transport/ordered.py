@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid, softplus
 from ..errors import ConfigurationError
 from ..grouping import on_host
 from ..space.codes import distinct
-from .base import Choosing, Standardisable, Transport, method_moved
+from .base import Choosing, Standardisable, Transport
 from .reference import Extended, Gaussian
 
 BLURRED = 1e4  # units of rounding below which a gap is no longer known to a ten-thousandth
@@ -233,11 +233,6 @@ class OrderedComponents(Choosing):
             if isinstance(self.base, OrderedComponents)
             else (self.base, u)
         )
-
-    def unwrap(self, code: Tensor, theta: Tensor) -> tuple[Transport, Tensor]:
-        """The name of :meth:`arrange` up to version 0.10."""
-        method_moved("unwrap", "trjmcmc.fit.unwrap(transport, code, theta)")
-        return self.arrange(code, theta)
 
     def _spread(self, code: Tensor, theta: Tensor, key: int) -> float:
         """Entropy of independent normals fitted to the draws in order, but for a constant."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...errors import ConfigurationError, warn_user
+from ...errors import ConfigurationError
 from ...space.base import Space, check_enumerable
 
 
@@ -47,16 +46,7 @@ class IndexProposal(ABC):
 
         Warm-up alone asks for it; itself if it has nothing to learn.
         """
-        if type(self).learn is IndexProposal.learn:
-            return self
-        found = copy.copy(self)  # written for version 0.10
-        found.learn(code)
-        return found
-
-    def learn(self, code: Tensor) -> None:
-        """Learn in place: the name of :meth:`adapted_to` up to version 0.10."""
-        warn_user("IndexProposal.learn: write adapted_to, which returns another", FutureWarning)
-        self.__dict__.update(self.adapted_to(code).__dict__)
+        return self
 
     def learnt(self) -> dict[str, Any]:
         """What it has taken from that, in plain numbers."""
