@@ -17,11 +17,6 @@ class Draws:
         theta: Padded unconstrained coordinates, shape (chain, draw, D).
         log_joint: Shape (chain, draw), nats.
         thin: Steps between kept draws.
-        shares: Where draws of many chains and few models were thinned: share of its steps, those
-            between kept draws included, that each chain was in each model, shape (chain, M),
-            float64.
-        ancestor: The independent draw that each chain descends from, as a number, shape
-            (chain,): populations are resampled before chains start. None where each has its own.
         run: Of merged runs: the run that each chain belongs to, as a number, shape (chain,).
     """
 
@@ -29,8 +24,6 @@ class Draws:
     theta: Tensor
     log_joint: Tensor
     thin: int = 1
-    shares: Tensor | None = None
-    ancestor: Tensor | None = None
     run: Tensor | None = None
 
     @property
@@ -54,9 +47,8 @@ class Draws:
         code, theta, log_joint = (
             x[::few, ::every] for x in (self.code, self.theta, self.log_joint)
         )
-        ancestor = None if self.ancestor is None else self.ancestor[::few]
         run = None if self.run is None else self.run[::few]
-        return Draws(code, theta, log_joint, self.thin * every, ancestor=ancestor, run=run)
+        return Draws(code, theta, log_joint, self.thin * every, run)
 
     def first(self, most: int) -> Draws:
         """The first draws of each chain, so many at most."""
@@ -77,20 +69,6 @@ class Draws:
             for x in (self.code, self.theta, self.log_joint)
         )
         return Draws(code, theta, log_joint, self.thin)
-
-    def second_half(self, most: int, device: torch.device) -> Pool:
-        """Later draws to train on, evenly thinned.
-
-        Arguments:
-            most: Draws at most, about.
-            device: Where they are wanted.
-        """
-        half, some = self.n_draws // 2, -(-self.n_chains // most)
-        every = max(1, (self.n_draws - half) * self.n_chains // most)
-        code, theta, log_joint = (
-            x[::some, half::every].flatten(0, 1) for x in (self.code, self.theta, self.log_joint)
-        )
-        return Pool(code.to(device), theta.to(device), log_joint.double().to(device))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ from trjmcmc.estimate.convergence import (
     split_rhats,
     start_error,
 )
-from trjmcmc.estimate.mean import spread_error
 from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
 from trjmcmc.pilot.report import by_audit
 from trjmcmc.result.convergence import EVERY
@@ -33,7 +32,7 @@ from trjmcmc.result.result import Result
 pytestmark = pytest.mark.planned
 
 
-def chains_of(x, code=None, ancestor=None, log_joint=None):
+def chains_of(x, code=None, log_joint=None):
     """A run of one model, or of a list of three, whose coordinates are x, (chain, draw, D)."""
     x = torch.as_tensor(x, dtype=torch.float32)
     three = toys.gaussians()
@@ -43,7 +42,7 @@ def chains_of(x, code=None, ancestor=None, log_joint=None):
     if space.n_slots > x.shape[2]:
         x = torch.cat([x, torch.zeros(*x.shape[:2], space.n_slots - x.shape[2])], 2)
     height = torch.randn(x.shape[:2]) if log_joint is None else torch.as_tensor(log_joint)
-    draws = Draws(code, x, height, ancestor=ancestor)
+    draws = Draws(code, x, height)
     return Result(
         space, draws, {}, {}, RunReport(), slot_names=[f"u{i}" for i in range(x.shape[2])]
     )
@@ -143,10 +142,9 @@ def test_what_comes_and_goes_counts_as_zero_elsewhere(rng):
     assert math.isnan(split_rhats(np.zeros((4, 3, 1)))[0])  # too few draws
 
 
-@pytest.mark.parametrize("flip", [0.05, 0.02])
-def test_errors_cover_starts_that_are_not_forgotten(flip, rng):
+def test_errors_cover_starts_that_are_not_forgotten(rng):
     """All chains start on one side of a fair coin that is flipped now and then."""
-    flips = (rng.random((256, 200)) < flip).cumsum(1) % 2 == 1
+    flips = (rng.random((256, 200)) < 0.02).cumsum(1) % 2 == 1
     e = visit_probability(flips, 1000.0)
     gap = abs(e.value - 0.5)
     naive, _ = mean_error(flips.astype(float))
@@ -158,27 +156,6 @@ def test_errors_cover_starts_that_are_not_forgotten(flip, rng):
 
 
 # ---- ancestors ------------------------------------------------------------------------------
-
-
-def test_errors_are_over_independent_ancestors(rng):
-    """Eight chains a family that share a shift: the error is that of 32 families."""
-    family = np.arange(32).repeat(8)
-    z = []
-    for _ in range(200):
-        means = rng.normal(size=32)[family] + 0.3 * rng.normal(size=256)
-        own, _ = spread_error(means, 1.0, 256)
-        shared, _ = spread_error(means, 1.0, 256, family)
-        z.append((means.mean() / own, means.mean() / shared))
-    own, shared = np.std(z, axis=0)
-    assert own > 2 and 0.8 < shared < 1.25
-
-
-def test_families_that_are_not_alike_cost_nothing(rng):
-    family, wider = np.arange(64).repeat(4), []
-    for _ in range(200):
-        means = rng.normal(size=256)
-        wider.append(spread_error(means, 1.0, 256, family)[0] / spread_error(means, 1.0, 256)[0])
-    assert np.median(wider) == 1 and np.mean(np.array(wider) > 1) < 0.05
 
 
 def test_tempering_knows_ancestors(generator):
@@ -748,11 +725,3 @@ def test_the_only_possible_model_is_certain():
     draws = Draws(code, torch.randn(8, 50, 1), torch.randn(8, 50))
     table = Result(target.space, draws, {}, {}, RunReport()).model_probabilities(full=True)
     assert table["visits"].tolist() == [1.0, 0.0] and table["visits_se"].tolist() == [0.0, 0.0]
-
-
-def test_effective_draws_are_over_ancestors(rng):
-    shift = rng.normal(size=(32, 1, 1)).repeat(8, 0)
-    x = rng.normal(size=(256, 100, 1)) + 0.3 * shift
-    alone = chains_of(x, ancestor=torch.arange(256)).convergence()
-    family = chains_of(x, ancestor=torch.arange(256) // 8).convergence()
-    assert family.loc[("only", "u0"), "ess_bulk"] < 0.3 * alone.loc[("only", "u0"), "ess_bulk"]

@@ -97,16 +97,13 @@ def test_features_of_the_users_are_judged_as_items_are(rng):
 
 @pytest.mark.parametrize("chains", [4, 64])
 def test_many_shares_at_once_are_those_of_each(chains, rng):
-    ancestor = rng.integers(0, chains // 2, chains)
     has = rng.random((chains, 50, 40)) < rng.random((chains, 1, 40))
     has[..., 3], has[..., 5] = True, False
-    for of in (None, ancestor):
-        many = visit_probabilities(has, 30.0, None, of)
-        for q, found in enumerate(many.estimates):
-            alone = visit_probability(has[..., q], 30.0, None, of)
-            np.testing.assert_allclose(
-                (found.value, found.std_error, found.ess),
-                (alone.value, alone.std_error, alone.ess),
-                rtol=1e-12,
-            )
-            assert found.warning == alone.warning
+    for q, found in enumerate(visit_probabilities(has, 30.0).estimates):
+        alone = visit_probability(has[..., q], 30.0)
+        np.testing.assert_allclose(
+            (found.value, found.std_error, found.ess),
+            (alone.value, alone.std_error, alone.ess),
+            rtol=1e-12,
+        )
+        assert found.warning == alone.warning

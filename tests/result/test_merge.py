@@ -62,8 +62,6 @@ def test_runs_of_different_thinning_and_length_are_thinned_alike():
     found, _ = merged(a, b)
     assert found.raw.thin == 2 and found.raw.n_draws == 15
     assert torch.equal(found.raw.theta[:64], a.raw.theta[:, 11::2])  # its last fifteen
-    share = (a.raw.code == 0).double().mean((1, 2))
-    assert torch.allclose(found.raw.shares[:64, 0], share)  # of all that it has drawn
 
 
 def test_a_mode_that_a_run_has_lost_is_seen_between_runs_alone():
@@ -131,16 +129,10 @@ def test_runs_are_compared_in_whatever_order_their_chains_stand():
         np.ones((60, 40), bool),
     )
     x[run == 7] += 0.1
-    family = np.arange(60) // 2
     mixed = rng.permutation(60)
-    for ancestor in (None, family):
-        other = None if ancestor is None else ancestor[mixed]
-        found = (
-            run_gaps(x, everywhere, run, ancestor),
-            run_gaps(x[mixed], everywhere, run[mixed], other),
-        )
-        assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(*found, strict=True))
-        assert not np.allclose(found[0].p, run_gaps(x, everywhere, run[mixed], ancestor).p)
+    found = run_gaps(x, everywhere, run), run_gaps(x[mixed], everywhere, run[mixed])
+    assert all(np.allclose(a, b, rtol=1e-9) for a, b in zip(*found, strict=True))
+    assert not np.allclose(found[0].p, run_gaps(x, everywhere, run[mixed]).p)
 
 
 def test_estimates_of_several_runs_have_the_weights_of_their_errors():

@@ -13,7 +13,7 @@ from .. import clock
 from ..arviz_bridge import split_rhat
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, TRJWarning
-from ..estimate.mean import mean_error, spread_error
+from ..estimate.mean import mean_error
 from ..estimate.precision import features
 from ..plot.samplers import plot_comparison
 from ..result.result import Result
@@ -171,12 +171,7 @@ def _row(result: Result, total: float) -> dict[str, Any]:
     means = seen.mean((0, 1))
     ess, rhat = float("inf"), 1.0
     for f in np.flatnonzero((means > COUNTED) & (means < 1 - COUNTED)):
-        if raw.shares is None:
-            _, each = mean_error(seen[..., f])
-        else:  # thinned draws: count what lies between them
-            size = result.report.steps * raw.n_chains
-            _, each = spread_error(raw.shares[:, f].numpy(), means[f] * (1 - means[f]), size)
-        ess = min(ess, each)
+        ess = min(ess, mean_error(seen[..., f])[1])
         rhat = max(rhat, split_rhat(seen[..., f]))
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")

@@ -32,12 +32,7 @@ class RunGaps(NamedTuple):
     apart: Array
 
 
-def run_gaps(
-    x: Array,
-    inside: NDArray[np.bool_],
-    run: NDArray[np.integer],
-    ancestor: NDArray[np.integer] | None = None,
-) -> RunGaps:
+def run_gaps(x: Array, inside: NDArray[np.bool_], run: NDArray[np.integer]) -> RunGaps:
     """Compare the means of runs, by ranks, of location and of spread.
 
     Chains of a run may differ among themselves: its error is taken from their spread, so that what
@@ -48,7 +43,6 @@ def run_gaps(
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
         run: Number of the run of each chain, shape (chain,).
-        ancestor: The independent draw that each chain descends from, shape (chain,), or None.
 
     Source:
         Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330, on rank-normalised draws (Vehtari
@@ -65,19 +59,19 @@ def run_gaps(
         blank = np.full(x.shape[2], math.nan)
         return RunGaps(blank, blank)
     folded = np.abs(x - np.median(x[inside], axis=0))
-    both = [_gaps(normal_scores(y, inside), run, ancestor) for y in (x, folded)]
+    both = [_gaps(normal_scores(y, inside), run) for y in (x, folded)]
     p = np.fmin(1.0, 2 * np.fmin(both[0].p, both[1].p))
     p[np.ptp(x[inside], axis=0) == 0] = math.nan
     return RunGaps(p, np.fmax(both[0].apart, both[1].apart))
 
 
-def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer] | None) -> RunGaps:
+def _gaps(scores: Array, run: NDArray[np.integer]) -> RunGaps:
     """Welch's test of the means of scores, (chain, draw, Q)."""
     means, errors, numbers = [], [], []
     sd, chains = scores.std((0, 1)), scores.mean(1)
     order = np.argsort(run, kind="stable")  # one look for the chains of all runs
     for mine in np.split(order, np.flatnonzero(np.diff(run[order])) + 1):
-        groups = _groups(scores, chains[mine], mine, ancestor)
+        groups = _groups(scores[mine], chains[mine])
         n = len(groups)
         spread = groups.std(0, ddof=1) / math.sqrt(n) if n > 1 else sd
         still = np.ptp(groups, axis=0) == 0
@@ -98,26 +92,14 @@ def _gaps(scores: Array, run: NDArray[np.integer], ancestor: NDArray[np.integer]
     return RunGaps(p, apart)
 
 
-def _groups(
-    scores: Array,
-    chains: Array,
-    mine: NDArray[np.intp],
-    ancestor: NDArray[np.integer] | None,
-) -> Array:
-    """Means of independent parts of a run, (n, Q): families of chains, stretches of few.
+def _groups(scores: Array, chains: Array) -> Array:
+    """Means of independent parts of a run, (n, Q): chains, stretches of few.
 
     Arguments:
-        scores: Of all runs, (chain, draw, Q).
-        chains: Means of the run's chains, (C, Q).
-        mine: Which chains they are, (C,).
-        ancestor: Of all chains, or None.
+        scores: Of its chains, (C, draw, Q).
+        chains: Their means, (C, Q).
     """
-    if ancestor is not None:
-        _, family, size = np.unique(ancestor[mine], return_inverse=True, return_counts=True)
-        chains = np.stack([np.bincount(family, weights=q) / size for q in chains.T], 1)
     if len(chains) >= LEAST_GROUPS or scores.shape[1] < 2 * LEAST_GROUPS:
         return chains
-    if len(chains) < len(mine):
-        return chains
-    parts = np.array_split(scores[mine], -(-LEAST_GROUPS // len(mine)), axis=1)
+    parts = np.array_split(scores, -(-LEAST_GROUPS // len(chains)), axis=1)
     return np.concatenate([part.mean(1) for part in parts])

@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ..promises import RHAT_NO_ERROR
-from .mean import Ancestors, mean_error
+from .mean import mean_error
 
 LEAST_DRAWS = 4  # a chain, for R-hat
 
@@ -225,9 +225,7 @@ def slow_tails(x: Array, inside: NDArray[np.bool_], renewed: float = TAIL_RHAT) 
     return found
 
 
-def effective_draws(
-    x: Array, inside: NDArray[np.bool_], ancestor: Ancestors = None
-) -> tuple[Array, Array]:
+def effective_draws(x: Array, inside: NDArray[np.bool_]) -> tuple[Array, Array]:
     """Effective draws of the bulk and of the tails of quantities, two arrays of shape (Q,).
 
     Of a quantity that exists in some draws alone, effective draws in which it does.
@@ -235,7 +233,6 @@ def effective_draws(
     Arguments:
         x: Quantities, shape (chain, draw, Q).
         inside: Draws at which they exist, shape (chain, draw).
-        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Source:
         Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, section 4.3
@@ -249,31 +246,8 @@ def effective_draws(
             (inside & (x[..., q] <= ends[0, q])).astype(float),
             (inside & (x[..., q] >= ends[1, q])).astype(float),
         )
-        bulk[q] = mean_error(scores[..., q], ancestor)[1]
-        low, high = (mean_error(b, ancestor)[1] for b in beyond)
+        bulk[q] = mean_error(scores[..., q])[1]
+        low, high = (mean_error(b)[1] for b in beyond)
         tail[q] = np.fmin(low, high)
     share = inside.mean()  # elsewhere the series is known without any draw
     return share * bulk, share * tail
-
-
-def families(ancestor: NDArray[np.integer] | None, chains: int) -> NDArray[np.intp]:
-    """One chain for each independent start.
-
-    Populations are resampled on the way to the posterior, so that several chains may descend
-    from one draw. They count as one until they have forgotten it.
-
-    Arguments:
-        ancestor: The start of each chain, as a number, shape (chain,); None of chains that have
-            each its own.
-        chains: How many there are.
-
-    Returns:
-        Positions of chains, shape (n,).
-
-    Example:
-        >>> families(np.array([3, 3, 3, 8]), 4)
-        array([0, 3])
-    """
-    if ancestor is None:
-        return np.arange(chains)
-    return np.sort(np.unique(ancestor, return_index=True)[1])

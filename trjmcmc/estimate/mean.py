@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from ..arviz_bridge import effective_sample_size
 
 Covariance = NDArray[np.float64]
-
-Ancestors = NDArray[np.integer] | None  # the independent draw that each chain descends from
 
 ENOUGH_CHAINS = 8  # that must share the draws of a model for the spread of their means to tell
 
@@ -23,10 +19,8 @@ BATCHES = 32  # of chains, at least, where there are enough
 
 MANY_CHAINS = 32  # from here on the spread of the chains' own means is the better error
 
-ALIKE = 0.01  # chance at which chains of one ancestor count as more alike than others
 
-
-def mean_error(x: NDArray[np.floating], ancestor: Ancestors = None) -> tuple[float, float]:
+def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
     """Standard error of the mean of ``x``, and the effective number of draws behind it.
 
     Chains are independent, so with many of them the spread of their means is an honest error
@@ -35,7 +29,6 @@ def mean_error(x: NDArray[np.floating], ancestor: Ancestors = None) -> tuple[flo
 
     Arguments:
         x: Shape (chain, draw).
-        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
         Error in the unit of x and effective sample size; NaN and NaN where x is constant, or
@@ -48,69 +41,35 @@ def mean_error(x: NDArray[np.floating], ancestor: Ancestors = None) -> tuple[flo
     if variance == 0:
         return math.nan, math.nan
     if len(x) >= MANY_CHAINS:
-        return spread_error(x.mean(1), variance, x.size, ancestor)
+        return spread_error(x.mean(1), variance, x.size)
     ess = effective_sample_size(x)
     return math.sqrt(variance / ess) if ess > 0 else math.nan, ess
 
 
-def spread_error(
-    means: NDArray[np.floating], variance: float, size: float, ancestor: Ancestors = None
-) -> tuple[float, float]:
+def spread_error(means: NDArray[np.floating], variance: float, size: float) -> tuple[float, float]:
     """Standard error of a mean by the spread of the chains' own, and effective draws.
-
-    Where chains of one ancestor are more alike than chance explains, ancestors are what is
-    independent: the error is that of a sample of clusters, by analysis of variance.
 
     Arguments:
         means: By chain, shape (C,).
         variance: Of a draw.
         size: Draws of all chains, for means that do not differ at all.
-        ancestor: The independent draw that each chain descends from, shape (chain,).
-
-    Source:
-        Searle, Casella & McCulloch (1992), Variance Components, section 3.6
     """
-    error = float(spread_errors(means[:, None], ancestor)[0])
+    error = float(spread_errors(means[:, None])[0])
     return error, variance / error**2 if error**2 > 0 else float(size)
 
 
-def spread_errors(means: NDArray[np.floating], ancestor: Ancestors = None) -> NDArray[np.float64]:
+def spread_errors(means: NDArray[np.floating]) -> NDArray[np.float64]:
     """Standard errors of many means, as :func:`spread_error`, (C, Q) -> (Q,)."""
     error: NDArray[np.float64] = means.std(0, ddof=1) / math.sqrt(len(means))
-    if ancestor is not None:
-        error = np.maximum(error, _clustered_errors(means, ancestor))
     return error
 
 
-def _clustered_errors(
-    means: NDArray[np.floating], ancestor: NDArray[np.integer]
-) -> NDArray[np.float64]:
-    """Standard errors of means of clusters that differ, or 0 if chance explains them."""
-    _, group, count = np.unique(ancestor, return_inverse=True, return_counts=True)
-    n, g = len(means), len(count)
-    if not 1 < g < n:
-        return np.zeros(means.shape[1])
-    total = np.zeros((g, means.shape[1]))
-    np.add.at(total, group, means)
-    centre = total / count[:, None]
-    between = (count[:, None] * (centre - means.mean(0)) ** 2).sum(0) / (g - 1)
-    within = ((means - centre[group]) ** 2).sum(0) / (n - g)
-    squares = float(np.square(count, dtype=float).sum())
-    component = (between - within) / ((n - squares / n) / (g - 1))
-    differ = between > within * float(scipy.special.fdtri(g - 1, n - g, 1 - ALIKE))
-    error = np.sqrt(np.where(differ, component * squares / n**2 + within / n, 0.0))
-    return cast("NDArray[np.float64]", error)
-
-
-def mean_error_where(
-    x: NDArray[np.floating], inside: NDArray[np.bool_], ancestor: Ancestors = None
-) -> tuple[float, float]:
+def mean_error_where(x: NDArray[np.floating], inside: NDArray[np.bool_]) -> tuple[float, float]:
     """Standard error of the mean of ``x`` over the draws of chains that come and go.
 
     Arguments:
         x: Values of the draws that count, in the order chain by chain, shape (n,).
         inside: Which draws those are, shape (chain, draw).
-        ancestor: The independent draw that each chain descends from, shape (chain,).
 
     Returns:
         Error in the unit of x and effective sample size. Where few chains hold most of the draws
@@ -122,7 +81,7 @@ def mean_error_where(
         return 0.0, float(x.size)
     influence = np.zeros(inside.shape)
     influence[inside] = (x - mean) / inside.mean()
-    error, _ = mean_error(influence, ancestor)
+    error, _ = mean_error(influence)
     share = inside.sum(1) / inside.sum()
     if not 1 / float((share**2).sum()) >= ENOUGH_CHAINS or not math.isfinite(error):
         ends = np.cumsum(inside.sum(1))

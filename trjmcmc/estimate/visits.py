@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..promises import RHAT_CONVERGED
-from .convergence import families, split_rhats, start_error
+from .convergence import split_rhats
 from .estimate import Estimate
-from .mean import MANY_CHAINS, Ancestors, mean_error, spread_error, spread_errors
+from .mean import MANY_CHAINS, mean_error, spread_errors
 
 FEW_RETURNS = 10  # visits of a model that begin anew, under which its error is doubtful
 
@@ -20,32 +19,19 @@ DRIFT = 4.0  # standard errors between the halves of a run that chance does not 
 AT_ONCE = 32  # series that are in memory as numbers at once
 
 
-def visit_probability(
-    indicator: NDArray[np.bool_],
-    fallback_ess: float,
-    shares: NDArray[np.float64] | None = None,
-    ancestor: Ancestors = None,
-    by_rhat: bool = True,
-) -> Estimate:
+def visit_probability(indicator: NDArray[np.bool_], fallback_ess: float) -> Estimate:
     """Share of the draws in a model.
 
     Arguments:
         indicator: Whether each draw is in the model, shape (chain, draw).
         fallback_ess: Effective draws to assume where the indicator never or hardly changes.
-        shares: Of many chains that were thinned, the share of all its steps that each was in
-            the model, shape (chain,): thinning then costs no precision.
-        ancestor: The independent draw that each chain descends from, shape (chain,).
-        by_rhat: Whether R-hat tells what chains still remember; False where another rule has.
 
     Returns:
-        Value and autocorrelation-aware error, widened by what chains still remember of their
-        start; NaN where they remember too much. For a model that is never (or always) visited
+        Value and autocorrelation-aware error. For a model that is never (or always) visited
         the error is the distance of the 95 % bound, 3 / ESS (the rule of three): never visited
         is not probability zero.
     """
-    whole = None if shares is None else shares[:, None]
-    found = visit_probabilities(indicator[..., None], fallback_ess, whole, ancestor, by_rhat)
-    return found.estimates[0]
+    return visit_probabilities(indicator[..., None], fallback_ess).estimates[0]
 
 
 class VisitShares(NamedTuple):
@@ -53,73 +39,47 @@ class VisitShares(NamedTuple):
 
     Attributes:
         estimates: As :func:`visit_probability` has them.
-        rhat: Split R-hat of being in each, over chains of independent starts; NaN where that
-            never changes.
+        rhat: Split R-hat of being in each; NaN where that never changes.
     """
 
     estimates: list[Estimate]
     rhat: NDArray[np.float64]
 
 
-def visit_probabilities(
-    indicators: NDArray[np.bool_],
-    fallback_ess: float,
-    shares: NDArray[np.float64] | None = None,
-    ancestor: Ancestors = None,
-    by_rhat: bool = True,
-) -> VisitShares:
+def visit_probabilities(indicators: NDArray[np.bool_], fallback_ess: float) -> VisitShares:
     """Shares of the draws in many models, as :func:`visit_probability` has that in one.
 
     Arguments:
         indicators: Whether each draw is in each model, shape (chain, draw, Q).
-        fallback_ess, ancestor, by_rhat: As there.
-        shares: As there, shape (chain, Q).
+        fallback_ess: As there.
     """
     parts = range(0, indicators.shape[2], AT_ONCE)
     found = [
-        _visits(
-            np.ascontiguousarray(indicators[..., i : i + AT_ONCE]),
-            fallback_ess,
-            None if shares is None else shares[:, i : i + AT_ONCE],
-            ancestor,
-            by_rhat,
-        )
-        for i in parts
+        _visits(np.ascontiguousarray(indicators[..., i : i + AT_ONCE]), fallback_ess) for i in parts
     ]
     rhat = np.concatenate([part.rhat for part in found]) if found else np.empty(0)
     return VisitShares([e for part in found for e in part.estimates], rhat)
 
 
-def _visits(
-    inside: NDArray[np.bool_],
-    fallback_ess: float,
-    shares: NDArray[np.float64] | None,
-    ancestor: Ancestors,
-    by_rhat: bool,
-) -> VisitShares:
+def _visits(inside: NDArray[np.bool_], fallback_ess: float) -> VisitShares:
     chains, draws, _ = inside.shape
     x = inside.astype(float)
-    means = x.mean(1) if shares is None else shares
+    means = x.mean(1)
     p = means.mean(0).clip(0.0, 1.0)
     spread = p * (1 - p)
-    if shares is None and chains < MANY_CHAINS:
-        each = [mean_error(np.ascontiguousarray(x[..., q]), ancestor) for q in range(x.shape[2])]
+    if chains < MANY_CHAINS:
+        each = [mean_error(np.ascontiguousarray(x[..., q])) for q in range(x.shape[2])]
         error, ess = (np.array(part) for part in zip(*each, strict=True))
     else:
-        error = spread_errors(means, ancestor)
+        error = spread_errors(means)
         with np.errstate(divide="ignore", invalid="ignore"):
             ess = np.where(error > 0, spread / error**2, float(chains * draws))
-    returns = _returns(inside)
-    moved = _drifts(x)
-    rhat = split_rhats(x[families(ancestor, chains)])
-    counted = rhat if by_rhat else np.full_like(rhat, math.nan)
+    marks = zip(_returns(inside).tolist(), _drifts(x).tolist(), strict=True)
     found = [
-        _judged(float(p[q]), float(error[q]), float(ess[q]), chains, fallback_ess, *marks)
-        for q, marks in enumerate(
-            zip(returns.tolist(), moved.tolist(), counted.tolist(), strict=True)
-        )
+        _judged(float(p[q]), float(error[q]), float(ess[q]), chains, fallback_ess, *mark)
+        for q, mark in enumerate(marks)
     ]
-    return VisitShares(found, rhat)
+    return VisitShares(found, split_rhats(x))
 
 
 def _judged(
@@ -130,7 +90,6 @@ def _judged(
     fallback_ess: float,
     returns: int,
     moved: float,
-    rhat: float,
 ) -> Estimate:
     """A share whose error counts what its series says against it."""
     if p in {0.0, 1.0}:
@@ -145,9 +104,6 @@ def _judged(
     if moved != 0:  # the starts are not forgotten: the error is larger
         warning = warning or f"drifts by {moved:+.3f} in half the run"
         error = math.hypot(error, moved)
-    if rhat > RHAT_CONVERGED:
-        warning = warning or f"R-hat {rhat:.2f}"
-        error = math.hypot(error, start_error(rhat) * math.sqrt(spread))
     if warning:
         ess = min(ess, spread / error**2) if math.isfinite(error) else math.nan
     return Estimate(p, error, ess, warning)
@@ -162,28 +118,17 @@ def rule_of_three(ess: float) -> float:
     return min(1.0, 3 / ess) if ess > 0 else 1.0
 
 
-def log_odds(
-    a: NDArray[np.bool_],
-    b: NDArray[np.bool_],
-    shares: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
-    ancestor: Ancestors = None,
-) -> Estimate:
+def log_odds(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> Estimate:
     """Log of the ratio of two visit shares, error from the influence function.
 
     Arguments:
         a, b: Whether each draw is in the first and the second model, shape (chain, draw).
-        shares: Of many chains that were thinned, the shares of all steps of each in the two.
-        ancestor: The independent draw that each chain descends from, shape (chain,).
     """
-    x, y = (a.mean(1), b.mean(1)) if shares is None else shares
-    p, q = float(x.mean()), float(y.mean())
+    p, q = float(a.mean()), float(b.mean())
     if p == 0 or q == 0:
         value = math.nan if p == q else (-math.inf if p == 0 else math.inf)
         return Estimate(value, math.inf, 0.0, "a model was never visited")
-    if shares is None:
-        error, ess = mean_error(a / p - b / q, ancestor)
-    else:
-        error, ess = spread_error(x / p - y / q, 1 / p + 1 / q, math.nan, ancestor)
+    error, ess = mean_error(a / p - b / q)
     if not math.isfinite(ess):  # a and b are the same model, or the chains never moved
         same = bool((a == b).all())
         return Estimate(math.log(p / q), 0.0 if same else math.inf, ess)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import ConfigurationError
@@ -29,7 +28,6 @@ from .tables import (
     Errors,
     Independent,
     OfRun,
-    Some,
     by_pair,
     log_mean,
     mean,
@@ -46,8 +44,6 @@ MOST_SHOWN = 20  # graphs or classes of a table, unless more are asked for
 BATCH = 20_000  # graphs whose matrices are in memory at once
 
 NUMBERS = 2**25  # numbers that matrices of effects may hold
-
-EVERY_DRAW = Some(slice(None), slice(None))
 
 
 class GraphPosterior:
@@ -200,7 +196,7 @@ class GraphPosterior:
             >>> found.log_predictive(x[50:]).value > found.log_predictive(x[50:] + 5).value + 10
             True
         """
-        return log_mean(self._log_densities(data, interventions, True), self._errors, EVERY_DRAW)
+        return log_mean(self._log_densities(data, interventions, True), self._errors)
 
     def log_likelihood(
         self, data: Any, interventions: Any = None, *, given: bool = True
@@ -214,7 +210,7 @@ class GraphPosterior:
             given: Whether parameters know the data D; if not, :math:`\ln p(D' \mid G)` is averaged,
                 as DiBS does.
         """
-        return mean(self._log_densities(data, interventions, given), self._errors, EVERY_DRAW)
+        return mean(self._log_densities(data, interventions, given), self._errors)
 
     def _log_densities(self, data: Any, interventions: Any, given: bool) -> Tensor:
         """Log density of other rows by the graph of each draw, (chain, draw)."""
@@ -255,33 +251,23 @@ class GraphPosterior:
             >>> print(found.posterior(1000).effects().loc[("a", "b"), "mean"].round(1))
             1.0
         """
-        x, some = self._effects(most, seed)
-        i, j = pairs_of(len(self.names))
-        pairs = x[:, :, i, j]
-        found = self._errors.means(pairs, some)
-        found.insert(1, "sd", pairs.std((0, 1)))
-        for place, (name, q) in enumerate((("q5", 0.05), ("median", 0.5), ("q95", 0.95))):
-            found.insert(3 + place, name, np.quantile(pairs, q, axis=(0, 1)))
-        found.insert(6, "probability", (pairs != 0).mean((0, 1)))
-        return found.set_index(self._index(("cause", "effect")))
-
-    def effect_draws(self, *, most: int = BATCH, seed: int = 0) -> NDArray[np.float64]:
-        """The draws behind :meth:`effects`, of i on j, shape (n, d, d)."""
-        x, _ = self._effects(most, seed)
-        return x.reshape(-1, *x.shape[2:])
-
-    def _effects(self, most: int, seed: int) -> tuple[NDArray[np.float64], Some]:
         if self.scores is None:
             raise ConfigurationError(
                 "effects: expected scores made by graphs.bge or graphs.linear; of a loaded result "
                 "give them: GraphPosterior(result, scores=scores)"
             )
         chains, draws, d = self.masks.shape
-        some = thinned(chains, draws, min(most, max(1, NUMBERS // d**2)))
-        masks = self.masks[some.chains, some.draws]
+        masks = self.masks[thinned(chains, draws, min(most, max(1, NUMBERS // d**2)))]
         weight = weights(self.scores, masks.flatten(0, 1), np.random.default_rng(seed))
         found = torch.cat([total_effects(part) for part in weight.split(BATCH)])
-        return found.view(*masks.shape[:2], d, d).numpy(), some
+        i, j = pairs_of(d)
+        pairs = found.view(*masks.shape[:2], d, d).numpy()[:, :, i, j]
+        table = self._errors.means(pairs)
+        table.insert(1, "sd", pairs.std((0, 1)))
+        for place, (name, q) in enumerate((("q5", 0.05), ("median", 0.5), ("q95", 0.95))):
+            table.insert(3 + place, name, np.quantile(pairs, q, axis=(0, 1)))
+        table.insert(6, "probability", (pairs != 0).mean((0, 1)))
+        return table.set_index(self._index(("cause", "effect")))
 
     # ---- pictures -----------------------------------------------------------------------------
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..estimate.convergence import families, split_rhats, start_error
+from ..estimate.convergence import split_rhats, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.mean import MANY_CHAINS, mean_error, spread_errors
 from ..estimate.visits import rule_of_three
@@ -39,21 +39,14 @@ def pairs_of(d: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     return parent, child
 
 
-class Some(NamedTuple):
-    """Which draws are taken: evenly spaced ones of evenly spaced chains."""
-
-    chains: slice
-    draws: slice
-
-
 class Errors(Protocol):
     """How far shares and means of draws may be off."""
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         """``probability``, ``se``, ``ess``, ``rhat``, ``note`` of features, (chain, draw, Q)."""
 
-    def means(self, x: Array, some: Some) -> pd.DataFrame:
-        """``mean``, ``se``, ``ess``, ``rhat``, ``note`` of quantities at some draws."""
+    def means(self, x: Array) -> pd.DataFrame:
+        """``mean``, ``se``, ``ess``, ``rhat``, ``note`` of quantities, (chain, draw, Q)."""
 
 
 class Independent:
@@ -69,7 +62,7 @@ class Independent:
         found = {"probability": p, "se": bound, "ess": float(n), "rhat": 1.0, "note": note}
         return pd.DataFrame(found, index=range(len(p)))
 
-    def means(self, x: Array, some: Some) -> pd.DataFrame:
+    def means(self, x: Array) -> pd.DataFrame:
         import pandas as pd
 
         n = x.shape[0] * x.shape[1]
@@ -87,13 +80,11 @@ class OfRun:
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         return self.result.shares(has)
 
-    def means(self, x: Array, some: Some) -> pd.DataFrame:
+    def means(self, x: Array) -> pd.DataFrame:
         import pandas as pd
 
-        whole = self.result.raw.ancestor
-        ancestor = None if whole is None else whole.numpy()[some.chains]
-        error, ess = _mean_errors(x, ancestor)
-        rhat = split_rhats(x[families(ancestor, len(x))])
+        error, ess = _mean_errors(x)
+        rhat = split_rhats(x)
         sd, notes = x.std((0, 1)), []
         doubts = [d for d in self.result.doubts if d.model == EVERY and not d.bounded]
         for q, own in enumerate(rhat.tolist()):
@@ -108,36 +99,36 @@ class OfRun:
         return pd.DataFrame(found, index=range(x.shape[2]))
 
 
-def _mean_errors(x: Array, ancestor: NDArray[np.integer] | None) -> tuple[Array, Array]:
+def _mean_errors(x: Array) -> tuple[Array, Array]:
     """Standard errors and effective draws of means; 0 and NaN of what never changes."""
     if len(x) >= MANY_CHAINS:
-        error = spread_errors(x.mean(1), ancestor)
+        error = spread_errors(x.mean(1))
     else:
-        error = np.array([mean_error(x[..., q], ancestor)[0] for q in range(x.shape[2])])
+        error = np.array([mean_error(x[..., q])[0] for q in range(x.shape[2])])
     still = np.ptp(x, axis=(0, 1)) == 0
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(still, 0.0, error), np.where(still, np.nan, x.var((0, 1)) / error**2)
 
 
-def thinned(chains: int, draws: int, most: int) -> Some:
-    """Evenly spaced draws, up to about so many, twenty of a chain at least where it has them."""
+def thinned(chains: int, draws: int, most: int) -> tuple[slice, slice]:
+    """Evenly spaced chains and draws, about so many, twenty a chain at least where it has them."""
     keep = max(min(draws, LEAST_DRAWS), min(draws, most // chains))
     each = max(1, draws // keep)
     kept = -(-draws // each)
-    return Some(slice(None, None, max(1, -(-chains * kept // most))), slice(None, None, each))
+    return slice(None, None, max(1, -(-chains * kept // most))), slice(None, None, each)
 
 
-def log_mean(log_value: torch.Tensor, errors: Errors, some: Some) -> Estimate:
+def log_mean(log_value: torch.Tensor, errors: Errors) -> Estimate:
     """Log of the mean of values whose logs are known, (chain, draw), with its error."""
     top = float(log_value.max())
     if not math.isfinite(top):
         return Estimate(top, math.nan)
-    row = errors.means((log_value - top).exp().double().numpy()[..., None], some).iloc[0]
+    row = errors.means((log_value - top).exp().double().numpy()[..., None]).iloc[0]
     value = top + math.log(row["mean"])
     return Estimate(value, row["se"] / row["mean"], row["ess"], str(row["note"]))
 
 
-def mean(value: torch.Tensor, errors: Errors, some: Some) -> Estimate:
+def mean(value: torch.Tensor, errors: Errors) -> Estimate:
     """Mean of values, (chain, draw), with its error."""
-    row = errors.means(value.double().numpy()[..., None], some).iloc[0]
+    row = errors.means(value.double().numpy()[..., None]).iloc[0]
     return Estimate(float(row["mean"]), float(row["se"]), float(row["ess"]), str(row["note"]))

@@ -183,11 +183,11 @@ class Catalogue:
 
     def _share(self, inside: Mask) -> Estimate:
         """Share of the draws that hold an entry."""
-        ess, ancestor = self.indicator.ess, self.indicator.ancestor
+        ess = self.indicator.ess
         if not ess:  # the number of components never changes; their places do
             ess = mean_error(self.indicator.draws.log_joint.numpy().astype(float))[1]
         ess = ess if math.isfinite(ess) else 0.0
-        return self.doubts.share(visit_probability(inside, ess, None, ancestor), inside)
+        return self.doubts.share(visit_probability(inside, ess), inside)
 
 
 def by_entry(drawn: Drawn, found: Relabelling) -> dict[str, NDArray[Any]]:

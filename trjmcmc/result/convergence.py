@@ -138,11 +138,11 @@ class Convergence:
         """As :meth:`~trjmcmc.Result.convergence`."""
         import pandas as pd
 
-        rows, index, first = [], [], self.indicator.first
+        rows, index = [], []
         for part in self.parts(slice(None), 1):
-            rhat = rank_rhats(part.x[first], part.inside[first])
+            rhat = rank_rhats(part.x, part.inside)
             nested = nested_rhats(part.x, part.inside, self.group)
-            bulk, tail = effective_draws(part.x, part.inside, self.indicator.ancestor)
+            bulk, tail = effective_draws(part.x, part.inside)
             for q, name in enumerate(part.names):
                 rows.append((rhat[q], nested[q], bulk[q], tail[q], part.share))
                 index.append((part.model, name))
@@ -152,10 +152,8 @@ class Convergence:
 
     @property
     def group(self) -> NDArray[np.integer]:
-        """Of each chain, as of a run in rounds; chains of one start are in one group."""
-        ancestor = self.indicator.ancestor
-        start = np.arange(self.draws.n_chains) if ancestor is None else ancestor
-        return start % GROUPS
+        """Of each chain, as of a run in rounds."""
+        return np.arange(self.draws.n_chains) % GROUPS
 
     def between_runs(self) -> pd.DataFrame:
         """Of merged runs, indexed by model and quantity: do they agree?
@@ -168,14 +166,14 @@ class Convergence:
 
         rows, index, run = [], [], self.draws.run
         numbers = self.draws.n_chains * self.draws.n_draws * self._quantities
-        first = self.indicator.first
-        chains = len(first[:: -(-len(first) // QUICK_CHAINS)])
+        n = self.draws.n_chains
+        chains = len(range(0, n, -(-n // QUICK_CHAINS)))
         each = max(QUICK_LEAST_DRAWS, QUICK_NUMBERS // (chains * self._quantities))
         step = max(self.draws.n_draws // min(QUICK_DRAWS, each), numbers // BETWEEN_NUMBERS)
         step = odd(min(step, self.draws.n_draws))
         for part in self.parts(slice(None), step) if run is not None else ():
             assert run is not None
-            gaps = run_gaps(part.x, part.inside, run.numpy(), self.indicator.ancestor)
+            gaps = run_gaps(part.x, part.inside, run.numpy())
             rows += list(zip(gaps.p, gaps.apart, strict=True))
             index += [(part.model, name) for name in part.names]
         multi = pd.MultiIndex.from_tuples(index or [], names=["model", "quantity"])
@@ -189,10 +187,10 @@ class Convergence:
         Arguments:
             renewed: R-hat of being in a tail up to which it counts as renewed.
         """
-        step, first = odd(self.draws.n_draws // QUICK_DRAWS), self.indicator.first
+        step, n = odd(self.draws.n_draws // QUICK_DRAWS), self.draws.n_chains
         draws = -(-self.draws.n_draws // step)
         chains = max(QUICK_CHAINS, TAIL_NUMBERS // (draws * self._quantities))
-        some = first[:: -(-len(first) // chains)]
+        some = slice(None, None, -(-n // chains))
         found = []
         for part in () if self.space.counts else self.parts(some, step):
             if part.model in {EVERY, REST}:
@@ -238,7 +236,7 @@ class Convergence:
 
     def _largest(self, step: int) -> float:
         """The largest R-hat of every ``step``-th draw."""
-        parts = self.parts(self.indicator.first, step)
+        parts = self.parts(slice(None), step)
         found = np.concatenate([rank_rhats(part.x, part.inside) for part in parts])
         return float(np.nanmax(found, initial=-math.inf)) if (found == found).any() else math.nan
 
@@ -248,7 +246,7 @@ class Convergence:
         shown = min(len(self.labels), round(1 / LISTED_SHARE))
         return 1 + shown + self.draws.theta.shape[2] * shown
 
-    def parts(self, chains: slice | NDArray[np.intp], step: int) -> Iterator[Part]:
+    def parts(self, chains: slice, step: int) -> Iterator[Part]:
         """Quantities of every ``step``-th draw of some chains."""
         code = self.draws.code[:, ::step][chains]
         theta = self.draws.theta[:, ::step][chains].double().numpy()

@@ -327,7 +327,7 @@ class Doubts:
             x: Values of those draws, in the order chain by chain, shape (n,).
             inside: Which draws they are, shape (chain, draw).
         """
-        error, ess = mean_error_where(x, inside, self.indicator.ancestor)
+        error, ess = mean_error_where(x, inside)
         series = np.zeros(inside.shape)
         series[inside] = (x - x.mean()) / inside.mean()
         wide, note = self.widened(error, series, inside)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..draws import Draws
 from ..errors import TRJError
-from ..estimate.convergence import families, split_rhats
+from ..estimate.convergence import split_rhats
 from ..estimate.mean import autocorrelation_time, mean_error
 from ..estimate.visits import second_eigenvalue, transition_matrix
 from ..promises import MODELS_ONE_BY_ONE
@@ -41,8 +41,6 @@ class ModelIndicator:
     Attributes:
         number_visited: How many models were visited.
         place: Position of each draw's model among :attr:`visited`, shape (chain, draw).
-        ancestor: The independent draw that each chain descends from, as a number, shape
-            (chain,), or None where each chain has its own.
     """
 
     def __init__(self, space: Space, draws: Draws) -> None:
@@ -53,7 +51,6 @@ class ModelIndicator:
         place[order] = torch.arange(len(order))
         self._codes, self.number_visited = codes[order], len(codes)
         self.place: NDArray[np.int64] = place[inverse].reshape(draws.code.shape[:2]).numpy()
-        self.ancestor = None if draws.ancestor is None else draws.ancestor.numpy()
 
     @cached_property
     def visited(self) -> list[str]:
@@ -100,18 +97,6 @@ class ModelIndicator:
         found: Mask = np.isin(self.place, np.flatnonzero(np.isin(among, labels)))
         return found
 
-    def thinned(self, *labels: str) -> NDArray[np.float64] | None:
-        """Share of its steps that each of many chains was in one of some models, shape (chain,).
-
-        None where draws were not thinned, or chains are few.
-        """
-        shares = self.draws.shares
-        if shares is None:
-            return None
-        at = torch.cat([self.space.index(self.space.code_of(label)[None]) for label in labels])
-        found: NDArray[np.float64] = shares[:, at].sum(1).numpy()
-        return found
-
     def items(self) -> tuple[Sequence[str], Mask]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
 
@@ -128,18 +113,12 @@ class ModelIndicator:
     def ess(self) -> float:
         """Effective draws of the indicator of the visited model that mixes worst."""
         inside = (self.inside(m).astype(float) for m in self.most_visited)
-        found = [mean_error(series, self.ancestor)[1] for series in inside]
+        found = [mean_error(series)[1] for series in inside]
         return min((e for e in found if math.isfinite(e)), default=0.0)
 
-    @cached_property
-    def first(self) -> NDArray[np.intp]:
-        """One chain of each independent start, shape (n,)."""
-        return families(self.ancestor, self.draws.n_chains)
-
     def rhat_of(self, series: NDArray[Any]) -> float:
-        """Split R-hat of a series, (chain, draw), over chains of independent starts."""
-        some = series if self.ancestor is None else series[self.first]
-        return float(split_rhats(some[..., None])[0])
+        """Split R-hat of a series, (chain, draw)."""
+        return float(split_rhats(series[..., None])[0])
 
     def autocorrelation_time(self) -> float:
         """Integrated autocorrelation time of the model's position, in kernel steps."""

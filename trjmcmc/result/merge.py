@@ -17,8 +17,6 @@ from ..draws import Draws
 from ..errors import ConfigurationError
 from ..estimate.between import ALPHA
 from ..estimate.estimate import Estimate
-from ..estimate.mean import MANY_CHAINS
-from ..space.base import Space
 from ..target.target import Target
 from .files import Contents
 from .report import Judged, RunReport
@@ -56,7 +54,7 @@ def merged(found: Sequence[Contents], targets: Sequence[Target | None]) -> Conte
     crossings = [c.crossings for c in found if c.crossings is not None]
     return Contents(
         space=first.space,
-        draws=_draws(first.space, draws, rows, thin),
+        draws=_draws(draws, rows, thin),
         values={
             name: torch.cat([c.values[name][:, r] for c, r in zip(found, rows, strict=True)])
             for name in first.values
@@ -166,31 +164,16 @@ def _rows(draws: Draws, thin: int, n: int) -> Tensor:
     return torch.arange(every - 1, draws.n_draws, every)[-n:]
 
 
-def _draws(space: Space, draws: Sequence[Draws], rows: Sequence[Tensor], thin: int) -> Draws:
+def _draws(draws: Sequence[Draws], rows: Sequence[Tensor], thin: int) -> Draws:
     whole = list(zip(draws, rows, strict=True))
-    cut = thin > 1 or any(len(r) < d.n_draws for d, r in whole)
-    shares = None
-    if cut and space.few and space.several and sum(d.n_chains for d in draws) >= MANY_CHAINS:
-        shares = torch.cat([_shares(space, d) for d in draws])
     runs = [torch.zeros(d.n_chains, dtype=torch.long) if d.run is None else d.run for d in draws]
     return Draws(
         torch.cat([d.code[:, r] for d, r in whole]),
         torch.cat([d.theta[:, r] for d, r in whole]),
         torch.cat([d.log_joint[:, r] for d, r in whole]),
         thin,
-        shares,
-        _told_apart([_ancestors(d) for d in draws]) if _related(draws) else None,
         _told_apart(runs),
     )
-
-
-def _related(draws: Sequence[Draws]) -> bool:
-    """Whether chains of some run descend from common draws."""
-    return any(d.ancestor is not None for d in draws)
-
-
-def _ancestors(draws: Draws) -> Tensor:
-    return torch.arange(draws.n_chains) if draws.ancestor is None else draws.ancestor
 
 
 def _told_apart(numbers: Sequence[Tensor]) -> Tensor:
@@ -201,16 +184,6 @@ def _told_apart(numbers: Sequence[Tensor]) -> Tensor:
         found.append(place + used)
         used += len(values)
     return torch.cat(found)
-
-
-def _shares(space: Space, draws: Draws) -> Tensor:
-    """Share of the steps, or of the draws where all were kept, of each chain in each model."""
-    if draws.shares is not None:
-        return draws.shares
-    assert space.size is not None
-    index = space.index(draws.flat()[0]).view(draws.n_chains, -1)
-    each = torch.nn.functional.one_hot(index, space.size)
-    return each.double().mean(1)
 
 
 # ---- evidences ----------------------------------------------------------------------------------

@@ -138,7 +138,7 @@ def weighted_mean(x: Array, w: Array, doubts: Doubts, every: int = 1) -> tuple[f
     """Weighted mean of ``x`` at every so many-th draw, (chain, draw), its error, and its flag."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()
-    error, _ = mean_error(influence, doubts.indicator.ancestor)
+    error, _ = mean_error(influence)
     if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
         error = float(influence.std()) / math.sqrt(len(x))
     return mean, *doubts.widened(error, influence, every=every)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 OTHERS = "(other models)"  # label of the row of models that a table does not show
 
-SHARE_DIGITS = 12  # decimals of a share that rounding leaves alone
-
 
 class Probabilities:
     """Tables of probabilities by the visits and by the evidences.
@@ -59,9 +57,7 @@ class Probabilities:
             index=pd.Index(labels, name="model"),
         )
         if space.size is None or len(labels) < space.size:
-            known = self.indicator.thinned(*labels)
-            left = None if known is None else (1 - known).round(SHARE_DIGITS).clip(0, 1)
-            other = self.visits.share(~self.indicator.inside_any(labels), left)
+            other = self.visits.share(~self.indicator.inside_any(labels))
             found = other.value, other.std_error, other.ess
             table.loc[OTHERS] = [*found, *[math.nan] * 4, other.warning]
         return table

@@ -168,7 +168,7 @@ class Result:
         return self._doubts.widened(error, series, inside)
 
     def rhat_of(self, series: NDArray[Any]) -> float:
-        """Split R-hat of a series, (chain, draw), over chains of independent starts."""
+        """Split R-hat of a series, (chain, draw)."""
         return self._indicator.rhat_of(series)
 
     def error_where(
@@ -251,9 +251,9 @@ class Result:
             the most visited models, and a row for the rest. The columns of ``full`` are read by
             name, as in ``table["visits"]``.
 
-            Of ``full``: ``visits``, share of the draws (of all steps, where draws were thinned and
-            chains are 32 or more), ``visits_se`` and ``visits_ess``; ``importance`` and
-            ``importance_se``, evidences by importance sampling through the map, normalised;
+            Of ``full``: ``visits``, share of the draws, ``visits_se`` and ``visits_ess``;
+            ``importance`` and ``importance_se``, evidences by importance sampling through the map,
+            normalised;
             ``combined`` and ``combined_se``, bridges between chains and map and jumps together, the
             most precise, see :meth:`evidence`; ``note``. Of large spaces importance and combined
             estimates are scaled to their share of the visits. What was not weighed counts by its

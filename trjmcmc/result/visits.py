@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import TRJError
@@ -54,7 +53,7 @@ class Visits:
             return Estimate(0.0, 0.0, math.inf, "prior probability 0")
         if self._alone:
             return Estimate(1.0, 0.0, math.inf)
-        return self.share(self.indicator.inside(label), self.indicator.thinned(label))
+        return self.share(self.indicator.inside(label))
 
     @cached_property
     def _alone(self) -> bool:
@@ -62,15 +61,13 @@ class Visits:
         space = self.indicator.space
         return space.few and int((space.log_prior(space.enumerate()) > -math.inf).sum()) == 1
 
-    def share(self, inside: Mask, thinned: NDArray[np.float64] | None = None) -> Estimate:
+    def share(self, inside: Mask) -> Estimate:
         """Share of the draws where some models are, with what is flagged in its error.
 
         Arguments:
             inside: Draws in them, shape (chain, draw).
-            thinned: Share of the steps of each chain, shape (chain,), where draws are thinned.
         """
-        e = visit_probability(inside, self._ess, thinned, self.indicator.ancestor, by_rhat=False)
-        return self.doubts.share(e, inside)
+        return self.doubts.share(visit_probability(inside, self._ess), inside)
 
     @property
     def _ess(self) -> float:
@@ -79,8 +76,7 @@ class Visits:
 
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
-        of = self.indicator.ancestor
-        found = visit_probabilities(inside, self._ess, None, of, by_rhat=False)
+        found = visit_probabilities(inside, self._ess)
         each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 
@@ -97,9 +93,8 @@ class Visits:
         for m, (label, e) in enumerate(zip(labels, bartolucci(*self.crossings), strict=True)):
             visits = self.of(label)  # chains that have not mixed spoil both
             inside, memory = indicator.inside(label), 1.0
-            related = indicator.draws.n_chains < MANY_CHAINS or indicator.ancestor is not None
-            if related and len(batches) > 1:
-                # neither stretches of one chain nor chains of one ancestor may be independent
+            if indicator.draws.n_chains < MANY_CHAINS and len(batches) > 1:
+                # stretches of one chain need not be independent
                 spread = float(batches[:, m].std(ddof=1)) / math.sqrt(len(batches))
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             warning = e.warning or visits.warning
@@ -109,10 +104,7 @@ class Visits:
 
     def log_odds(self, a: str, b: str) -> Estimate:
         """Log of the ratio of two models' probabilities by the draws, nats."""
-        indicator = self.indicator
-        first, second = indicator.thinned(a), indicator.thinned(b)
-        shares = None if first is None or second is None else (first, second)
-        e = log_odds(indicator.inside(a), indicator.inside(b), shares, indicator.ancestor)
+        e = log_odds(self.indicator.inside(a), self.indicator.inside(b))
         return self._flagged_odds(e, a, b)
 
     def log_odds_by_jumps(self, a: str, b: str) -> Estimate:

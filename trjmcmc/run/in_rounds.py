@@ -63,7 +63,8 @@ CHECKED = 2000  # draws of captured steps that are held against the target
 
 ONWARD = (
     "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
-    "and maps out; start=result.raw.second_half(10_000, 'cpu') starts new chains"
+    "and maps out; start=trj.fit.Pool(*result.raw.flat(), result.raw.log_joint.flatten()) "
+    "starts new chains"
 )
 
 ONE_THREAD = 5e6  # numbers of a batch of all chains, under which threads wait for each other

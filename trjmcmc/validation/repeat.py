@@ -178,8 +178,6 @@ def _events(
         all_codes, _ = result.raw.flat()
         place = space.index(all_codes.to(every.device))
         share = torch.bincount(place, minlength=len(every)).double() / len(place)
-        if result.raw.shares is not None and result.raw.shares.shape[1] == len(every):
-            share = result.raw.shares.double().mean(0)
         names = space.label(every)
         true = [i == int(space.index(code)[0]) for i in range(len(names))]
         return names, share.tolist(), true
