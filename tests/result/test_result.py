@@ -349,7 +349,7 @@ def test_codes_are_saved_in_few_bytes(small, tmp_path):
 def test_many_chains_are_joined_for_arviz(small):
     posterior = small.to_arviz(chains=3).posterior
     assert posterior["model"].shape == (3, 80)  # of 8 chains two are left out
-    index = small.model_index()
+    index = small._indicator.position()
     assert np.array_equal(posterior["model"][1], index[2:4].reshape(-1))
     assert small.to_arviz("1d", chains=2).posterior.sizes["chain"] == 2
     with pytest.raises(TRJError, match="chains: expected 1 to 8, got 9"):

@@ -259,10 +259,10 @@ def test_a_run_names_model_parameter_precision_and_remedy():
         result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
     said = " ".join(str(w.message) for w in heard if w.category is PrecisionWarning)
     assert re.search(r"'one': float32 .* height = 3\..*use dtype=torch.float64", said)
-    assert list(result.coarse) == ["one"]
+    assert list(result._doubts.coarse) == ["one"]
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001, dtype=torch.float64)
     result = trj.TRJSampler(target, seed=1, dtype=torch.float64).run(draws=200, progress=False)
-    assert result.coarse == {}
+    assert result._doubts.coarse == {}
     found = result.model_probabilities(full=True).loc["one"]
     assert found["visits"] == pytest.approx(0.5, abs=5 * found["visits_se"] + 0.005)
 

@@ -152,50 +152,10 @@ class Result:
         """Probability of a model by the share of the draws in it."""
         return self._visits.of(label)
 
-    def widened(
-        self, error: float, series: NDArray[np.floating], inside: NDArray[np.bool_] | None = None
-    ) -> tuple[float, str]:
-        """The error of a mean with what the chains remember of their start, and why.
-
-        Arguments:
-            error: Standard error of the mean of independent or autocorrelated draws.
-            series: What each draw adds to the mean, shape (chain, draw).
-            inside: Draws that the mean is of, shape (chain, draw); all if omitted.
-
-        Returns:
-            The error, NaN where nothing tells it, and its flag, in words.
-        """
-        return self._doubts.widened(error, series, inside)
-
-    def rhat_of(self, series: NDArray[Any]) -> float:
-        """Split R-hat of a series, (chain, draw)."""
-        return self._indicator.rhat_of(series)
-
-    def error_where(
-        self, x: NDArray[np.floating], inside: NDArray[np.bool_]
-    ) -> tuple[float, float, str]:
-        """Standard error and effective draws of a mean over some draws, and its flag.
-
-        Arguments:
-            x: Values of those draws, in the order chain by chain, shape (n,).
-            inside: Which draws they are, shape (chain, draw).
-        """
-        return self._doubts.error_where(x, inside)
-
     @property
     def doubts(self) -> list[Doubt]:
         """What is known against the chains, and what was fitted to their draws, gravest first."""
         return self._doubts.found
-
-    @property
-    def halves_apart(self) -> dict[str, float]:
-        """By model, nats between the halves of the pilot run, if many."""
-        return self._doubts.halves_apart
-
-    @property
-    def coarse(self) -> dict[str, str]:
-        """By model label, parameters that the working precision does not resolve, in words."""
-        return self._doubts.coarse
 
     def convergence(self) -> pd.DataFrame:
         """Have chains forgotten where they began? Of all that they pass, by model.
@@ -376,19 +336,6 @@ class Result:
         """
         return self._indicator.autocorrelation_time()
 
-    def model_index(self) -> NDArray[np.int64]:
-        """The model of each draw as a number, shape (chain, draw).
-
-        Position in the space where that has up to 1000 models, else rank by visits;
-        :attr:`model_names` says which is which.
-        """
-        return self._indicator.position()
-
-    @property
-    def model_names(self) -> list[str]:
-        """Names of the models in the order of :meth:`model_index`."""
-        return self._indicator.names
-
     # ---- evidences --------------------------------------------------------------------------
 
     @property
@@ -398,16 +345,6 @@ class Result:
         Routes that rest on the chains' draws carry what is flagged about these.
         """
         return self._evidences.routes
-
-    @property
-    def log_mass(self) -> dict[str, Estimate]:
-        """Log of p(model) times the evidence by importance sampling, by model, nats."""
-        return self._evidences.log_mass
-
-    @property
-    def all_weighed(self) -> bool:
-        """Whether every model of the space has an evidence."""
-        return self._evidences.all_weighed
 
     @property
     def clashes(self) -> list[Clash]:
@@ -710,10 +647,11 @@ class Result:
         Axes are called as the models say (:class:`trjmcmc.Model`, ``dims`` and ``coords``).
 
         Returns:
-            ``posterior`` holds ``model`` (as :meth:`model_index`; the JSON list ``models`` among
-            its attributes names them) and every parameter padded with NaN where a model does
-            not use it; ``sample_stats`` holds the log joint density of the unconstrained
-            coordinates, ``lp``. Of one model: its own parameters at the draws in it, without
+            ``posterior`` holds ``model`` (its position in the space where that has up to 1000
+            models, else its rank by visits; the JSON list ``models`` among the attributes names
+            them) and every parameter padded with NaN where a model does not use it;
+            ``sample_stats`` holds the log joint density of the unconstrained coordinates, ``lp``.
+            Of one model: its own parameters at the draws in it, without
             NaN, fit for ``arviz.summary``. As chains are in it unequally often, their draws are
             put one after the other and cut into four chains of equal length (up to three draws
             are left out), unless all chains were there throughout.
@@ -755,7 +693,7 @@ class Result:
             crossings=self.crossings,
             pareto_k=self.pareto_k,
             slot_names=self.slot_names,
-            coarse=self.coarse,
+            coarse=self._doubts.coarse,
             turns=self.turns,
             onward=self.onward,
         )
