@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import pickle
-import time
+import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, cast
 
 from ..checkpoint.lock import Lock
-from ..errors import CheckpointError, ConfigurationError, PoolError
+from ..errors import CheckpointError, PoolError
+from ..run.crew import Crew
+from ..run.shard_work import Failed
 from .repeat import Given, one_repeat
 
 FILE = "repeats.jsonl"
@@ -100,13 +98,12 @@ def finished(
     Arguments:
         given: What they are made of.
         numbers: Which.
-        executor: Anything with ``submit(function, *args)``, or a function that makes it; None
-            does all here.
+        executor: As of :class:`~trjmcmc.run.crew.Crew`; None does all here.
         over: Whether there is no time left.
 
     Raises:
         ConfigurationError: An executor that takes no tasks, or a model that can't be sent.
-        PoolError: A worker died.
+        PoolError: Workers died again and again.
     """
     if executor is None:
         for number in numbers:
@@ -114,71 +111,19 @@ def finished(
                 return
             yield one_repeat(given, number)
         return
-    if callable(executor) and not hasattr(executor, "submit"):
-        executor = executor()
-    if not callable(getattr(executor, "submit", None)):
-        raise ConfigurationError(
-            "executor: expected a Dask client, an executor of concurrent.futures, or anything "
-            f"else with submit(function, *args), got {executor!r}"
-        )
-    packed = _packed(given)
+    crew = Crew(executor, cast("Any", given))  # which asks of a work that it has a target
     most = AHEAD * (getattr(executor, "_max_workers", None) or WORKERS)
-    left, on_the_way = list(numbers), list[Any]()
+    left = list(numbers)
     try:
-        while on_the_way or (left and not over()):
-            while left and len(on_the_way) < most and not over():
-                on_the_way.append(executor.submit(_on_worker, packed, left.pop(0)))
+        while crew.pending or (left and not over()):
+            while left and len(crew.pending) < most and not over():
+                number = left.pop(0)
+                crew.send(number, math.inf, one_repeat, number)
             if over():
                 return
-            yield _first(on_the_way)
+            for _, found in crew.arrived():
+                if isinstance(found, Failed):
+                    raise PoolError(f"executor: a repeat was lost: {found.text}") from found.error
+                yield found.value
     finally:
-        for future in on_the_way:
-            future.cancel()
-
-
-def _first(futures: list[Any]) -> dict[str, Any]:
-    """The first that is done, taken from the list."""
-    pause = 0.001
-    while True:
-        for future in futures:
-            if future.done():
-                futures.remove(future)
-                return _result(future)
-        time.sleep(pause)
-        pause = min(2 * pause, 0.05)
-
-
-def _result(future: Future[dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return future.result()
-    except Exception as error:
-        raise PoolError(
-            f"executor: a repeat was lost ({type(error).__name__}: {error}); with folder= the same "
-            "line goes on from those that are done"
-        ) from error
-
-
-def _packed(given: Given) -> bytes:
-    """What is sent to workers: functions by value where cloudpickle is there."""
-    try:
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(given))
-    except ImportError:
-        pass
-    try:
-        return pickle.dumps(given)
-    except Exception as error:
-        raise ConfigurationError(
-            f"executor: the models can't be sent to workers ({error}); pip install cloudpickle, "
-            "or define make, simulate and likelihoods at the top of a module"
-        ) from error
-
-
-def _on_worker(packed: bytes, number: int) -> dict[str, Any]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return one_repeat(pickle.loads(packed), number)
-    finally:
-        torch.set_num_threads(threads)
+        crew.close()
