@@ -14,7 +14,7 @@ from .importance import (
     smoothed,
 )
 from .mean import autocorrelation_time, batch_shares, mean_error, mean_error_where, share_covariance
-from .precision import features, progress_of
+from .precision import features
 from .visits import log_odds, second_eigenvalue, transition_matrix, visit_probability
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "mean_error_where",
     "pareto_k",
     "probabilities",
-    "progress_of",
     "rounded",
     "second_eigenvalue",
     "share_covariance",
