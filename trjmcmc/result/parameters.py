@@ -14,6 +14,7 @@ from torch import Tensor
 from .circle import Turn, laid_out
 from .doubts import Doubts
 from .indicator import Mask, ModelIndicator
+from .numbers import unpadded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,21 +53,7 @@ class Parameters:
     def draws(self, label: str) -> dict[str, NDArray[np.floating]]:
         """Draws of one model by parameter, without what it does not use, shape (n, ...)."""
         rows = self.indicator.inside(label)
-        if not rows.any():
-            return {}
-        found = {}
-        for name, padded in self.values.items():
-            value = padded.numpy()[rows]
-            used = ~np.isnan(value[0])
-            if used.ndim and not used.any():
-                continue
-            if not used.ndim and not used:
-                continue
-            for axis in range(used.ndim):
-                other = tuple(i for i in range(used.ndim) if i != axis)
-                value = np.compress(used.any(axis=other), value, axis=axis + 1)
-            found[name] = value
-        return found
+        return unpadded(self.values, rows) if rows.any() else {}
 
     def numbers(self, label: str) -> dict[str, NDArray[np.floating]]:
         """Draws of one model number by number, called as in a summary, shape (n,) each."""

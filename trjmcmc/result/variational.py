@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,14 +12,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arviz_bridge import to_arviz
 from ..draws import Draws
-from ..errors import ConvergenceWarning, TRJError, warn_user
+from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
+from ..estimate.content import interval_content
 from ..estimate.estimate import Estimate
+from ..plot.marginals import plot_marginals
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
+from .axes import named
 from .beside_run import beside_run
-from .reference import Reference
-from .variational_draws import VariationalDraws
+from .reference import Reference, reference_of
+from .variational_draws import VariationalDraws, chosen, described, weighted_quantiles
 from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
@@ -210,11 +215,15 @@ class Variational:
         """
         import pandas as pd
 
-        sample = self._sample
-        if model is not None or len(sample.models) == 1:
-            return sample.summary(model, corrected)
-        each = {m: sample.summary(m, corrected) for m in self.probabilities.index}
-        return pd.concat(each, names=["model"])
+        if model is None and len(self._sample.models) > 1:
+            each = {m: self.summary(m, corrected=corrected) for m in self.probabilities.index}
+            return pd.concat(each, names=["model"])
+        rows, numbers = self._sample.columns(model)
+        w = self._sample.weights(corrected, rows)
+        table = {name: described(x, w) for name, x in numbers.items()}
+        columns = ["mean", "mcse", "sd", "q5", "median", "q95"]
+        found = pd.DataFrame.from_dict(table, orient="index", columns=columns)
+        return found.rename_axis("parameter")
 
     def quantiles(
         self,
@@ -235,7 +244,16 @@ class Variational:
         Raises:
             ConfigurationError: Levels outside (0, 1).
         """
-        return self._sample.quantiles(levels, model, corrected)
+        import pandas as pd
+
+        levels = [float(p) for p in levels]
+        if not levels or not all(0 < p < 1 for p in levels):
+            raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
+        rows, numbers = self._sample.columns(model)
+        w = self._sample.weights(corrected, rows)
+        table = {name: weighted_quantiles(x, levels, w) for name, x in numbers.items()}
+        found = pd.DataFrame.from_dict(table, orient="index", columns=levels)
+        return found.rename_axis("parameter").rename_axis("level", axis=1)
 
     def coverage(
         self,
@@ -273,7 +291,20 @@ class Variational:
             >>> bool(abs(answer.coverage(exact).loc["w", "covered"] - 0.9) < 0.03)
             True
         """
-        return self._sample.coverage(reference, level, model, corrected)
+        import pandas as pd
+
+        if not 0 < level < 1:
+            raise ConfigurationError(f"level: expected a probability in (0, 1), got {level}")
+        tails = (1 - level) / 2, (1 + level) / 2
+        ends, rows = self.quantiles(tails, model, corrected=corrected), []
+        sample, label = self._sample, self._sample.label(model)
+        n = int((sample.model == sample.models.index(label)).sum())
+        known = reference_of(reference, label, list(ends.index))
+        for name, found in known.items():
+            low, high = ends.loc[name]
+            rows.append((low, high, *interval_content(low, high, found, level, n)))
+        index = pd.Index(list(known), name="parameter")
+        return pd.DataFrame(rows, index, columns=["low", "high", "covered", "se"])
 
     def to_arviz(self, model: str | None = None, *, corrected: bool = False, seed: int = 0) -> Any:
         """Draws of one model for ArviZ, as one chain.
@@ -285,7 +316,18 @@ class Variational:
             ``arviz.InferenceData``, or a ``DataTree`` with ArviZ 1: ``posterior``, and of draws
             from q itself the log joint ``lp`` and ``log_q``.
         """
-        return self._sample.to_arviz(model, corrected, seed)
+        sample, label = self._sample, self._sample.label(model)
+        found = sample.resampled(label, None, corrected, seed)
+        chain = {name: value[None] for name, value in found.items()}
+        axes: dict[str, Any] = {}
+        if label in sample.stated:
+            chain, axes = named(sample.stated[label], chain)
+        densities = {}
+        if not corrected:
+            rows, _ = sample.of_model(label)
+            both = {"lp": sample.log_joint, "log_q": sample.log_q}
+            densities = {name: x[rows].numpy()[None] for name, x in both.items()}
+        return to_arviz(chain, densities, {"models": json.dumps([label])}, axes=axes)
 
     def plot(
         self,
@@ -306,7 +348,18 @@ class Variational:
         Returns:
             The axes.
         """
-        return self._sample.plot(model, parameters, reference, ax)
+        sample = self._sample
+        rows, numbers = sample.columns(model)
+        if parameters is not None:
+            unknown = [p for p in parameters if not chosen(numbers, p)]
+            if unknown:
+                raise ConfigurationError(f"parameters: no {unknown}; there are {list(numbers)[:9]}")
+            numbers = {n: x for p in parameters for n, x in chosen(numbers, p).items()}
+        known = {}
+        if reference is not None:
+            known = reference_of(reference, sample.label(model), list(numbers))
+        w = sample.weights(corrected=True, rows=rows) if len(rows) else None
+        return plot_marginals(numbers, w, {k: r.draws for k, r in known.items()}, ax)
 
     # ---- files --------------------------------------------------------------------------------
 

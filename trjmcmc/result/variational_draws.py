@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..arviz_bridge import to_arviz
 from ..errors import ConfigurationError, TRJError, UnknownModelError
-from ..estimate.content import interval_content
 from ..estimate.importance import pareto_smoothed
-from ..plot.marginals import plot_marginals
-from .axes import Description, named
-from .numbers import numbers_of
-from .reference import Reference, reference_of
+from .axes import Description
+from .numbers import numbers_of, unpadded
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
+    pass
 
 QUANTILES = (0.05, 0.5, 0.95)
 
@@ -83,17 +77,7 @@ class VariationalDraws:
     def of_model(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.floating]]]:
         """Rows (n,) of the draws of one model, and its parameters by name, shape (n, ...)."""
         rows = (self.model == self.models.index(self.label(model))).nonzero()[:, 0]
-        found = {}
-        for name, padded in self.values.items():
-            value = padded[rows].numpy()
-            used = ~np.isnan(value[0])
-            if not used.any():
-                continue
-            for axis in range(used.ndim):
-                others = tuple(i for i in range(used.ndim) if i != axis)
-                value = np.compress(used.any(axis=others), value, axis=axis + 1)
-            found[name] = value
-        return rows, found
+        return rows, unpadded(self.values, rows)
 
     def resampled(self, model: str | None, n: int | None, corrected: bool, seed: int) -> Any:
         """Draws of one model; see :meth:`trjmcmc.Variational.draws`."""
@@ -115,92 +99,8 @@ class VariationalDraws:
             numbers |= dict(zip(numbers_of(name, value.shape[1:]), flat.T, strict=True))
         return rows, numbers
 
-    # ---- tables -----------------------------------------------------------------------------
 
-    def summary(self, model: str | None, corrected: bool) -> pd.DataFrame:
-        """See :meth:`trjmcmc.Variational.summary`."""
-        import pandas as pd
-
-        rows, numbers = self.columns(model)
-        w = self.weights(corrected, rows)
-        table = {name: _described(x, w) for name, x in numbers.items()}
-        columns = ["mean", "mcse", "sd", "q5", "median", "q95"]
-        found = pd.DataFrame.from_dict(table, orient="index", columns=columns)
-        return found.rename_axis("parameter")
-
-    def quantiles(
-        self, levels: Sequence[float], model: str | None, corrected: bool
-    ) -> pd.DataFrame:
-        """See :meth:`trjmcmc.Variational.quantiles`."""
-        import pandas as pd
-
-        levels = [float(p) for p in levels]
-        if not levels or not all(0 < p < 1 for p in levels):
-            raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
-        rows, numbers = self.columns(model)
-        w = self.weights(corrected, rows)
-        table = {name: weighted_quantiles(x, levels, w) for name, x in numbers.items()}
-        found = pd.DataFrame.from_dict(table, orient="index", columns=levels)
-        return found.rename_axis("parameter").rename_axis("level", axis=1)
-
-    def coverage(
-        self, reference: Reference, level: float, model: str | None, corrected: bool
-    ) -> pd.DataFrame:
-        """See :meth:`trjmcmc.Variational.coverage`."""
-        import pandas as pd
-
-        if not 0 < level < 1:
-            raise ConfigurationError(f"level: expected a probability in (0, 1), got {level}")
-        tails = (1 - level) / 2, (1 + level) / 2
-        ends, rows = self.quantiles(tails, model, corrected), []
-        label = self.label(model)
-        n = int((self.model == self.models.index(label)).sum())
-        known = reference_of(reference, label, list(ends.index))
-        for name, found in known.items():
-            low, high = ends.loc[name]
-            rows.append((low, high, *interval_content(low, high, found, level, n)))
-        index = pd.Index(list(known), name="parameter")
-        return pd.DataFrame(rows, index, columns=["low", "high", "covered", "se"])
-
-    # ---- elsewhere --------------------------------------------------------------------------
-
-    def to_arviz(self, model: str | None, corrected: bool, seed: int) -> Any:
-        """See :meth:`trjmcmc.Variational.to_arviz`."""
-        label = self.label(model)
-        found = self.resampled(label, None, corrected, seed)
-        chain = {name: value[None] for name, value in found.items()}
-        axes: dict[str, Any] = {}
-        if label in self.stated:
-            chain, axes = named(self.stated[label], chain)
-        about = {"models": json.dumps([label])}
-        if not corrected:
-            rows, _ = self.of_model(label)
-            lp, log_q = (x[rows].numpy()[None] for x in (self.log_joint, self.log_q))
-            return to_arviz(chain, {"lp": lp, "log_q": log_q}, about, axes=axes)
-        return to_arviz(chain, {}, about, axes=axes)
-
-    def plot(
-        self,
-        model: str | None,
-        parameters: Sequence[str] | None,
-        reference: Reference | None,
-        ax: Any,
-    ) -> NDArray[Any] | Axes:
-        """See :meth:`trjmcmc.Variational.plot`."""
-        rows, numbers = self.columns(model)
-        if parameters is not None:
-            unknown = [p for p in parameters if not _chosen(numbers, p)]
-            if unknown:
-                raise ConfigurationError(f"parameters: no {unknown}; there are {list(numbers)[:9]}")
-            numbers = {n: x for p in parameters for n, x in _chosen(numbers, p).items()}
-        known = {}
-        if reference is not None:
-            known = reference_of(reference, self.label(model), list(numbers))
-        w = self.weights(corrected=True, rows=rows) if len(rows) else None
-        return plot_marginals(numbers, w, {k: r.draws for k, r in known.items()}, ax)
-
-
-def _chosen(numbers: Mapping[str, Any], parameter: str) -> dict[str, Any]:
+def chosen(numbers: Mapping[str, Any], parameter: str) -> dict[str, Any]:
     """The numbers of a parameter, or one of them."""
     return {n: x for n, x in numbers.items() if n == parameter or n.startswith(f"{parameter}[")}
 
@@ -224,7 +124,7 @@ def weighted_quantiles(
     return np.interp(levels, middle, x[order])
 
 
-def _described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:
+def described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:
     mean = float(w @ x)
     error = math.sqrt(float((w * (x - mean)) @ (w * (x - mean))))
     sd = math.sqrt(float(w @ np.square(x - mean)))
