@@ -30,16 +30,14 @@ class ScoreGradient(ModelWeights):
 
     .. math:: \nabla = \mathrm{E}_q [(\ell + \log q(m) - \varsigma) \nabla \log q(m)]
 
-    with the control variate \varsigma of a draw the mean of the *other* draws of its batch (with
-    a ``decay`` a running mean of earlier batches, as in the source), so that the gradient is
-    unbiased. Each Adam step is halved until it changes the entropy of q, estimated with
-    importance weights, by no more than ``entropy_step``. Over the first half of a fit losses are
-    tempered: divided by what brings the standard deviation of a batch's to 5 nats.
+    with the control variate \varsigma of a draw the mean of the *other* draws of its batch, so
+    that the gradient is unbiased. Each Adam step is halved until it changes the entropy of q,
+    estimated with importance weights, by no more than ``entropy_step``. Over the first half of a
+    fit losses are tempered: divided by what brings the standard deviation of a batch's to 5 nats.
 
     Arguments:
         space: A bound model space.
         learning_rate: Of Adam; it falls over the last half of a fit.
-        decay: Of the running mean; None for the mean of the others.
         entropy_step: Nats.
 
     Source:
@@ -52,18 +50,15 @@ class ScoreGradient(ModelWeights):
         space: Space,
         *,
         learning_rate: float,
-        decay: float | None = None,
         entropy_step: float = 0.1,
     ) -> None:
         super().__init__(space)
-        if not learning_rate > 0 or not 0 <= (decay or 0) < 1 or not entropy_step > 0:
+        if not learning_rate > 0 or not entropy_step > 0:
             raise ConfigurationError(
-                "expected learning_rate > 0, decay in [0, 1), entropy_step > 0, got "
-                f"{learning_rate}, {decay}, {entropy_step}"
+                f"expected learning_rate > 0, entropy_step > 0, got {learning_rate}, {entropy_step}"
             )
-        self.learning_rate, self.decay, self.entropy_step = learning_rate, decay, entropy_step
-        self._moment, self._batches, self._pace = 0.0, 0, 1.0
-        self._tempers = False
+        self.learning_rate, self.entropy_step = learning_rate, entropy_step
+        self._pace, self._tempers = 1.0, False
         self._optimiser: torch.optim.Optimizer | None = None
 
     def learn(self, code: Tensor, loss: Tensor) -> None:
@@ -82,16 +77,13 @@ class ScoreGradient(ModelWeights):
         self._limit(code, log_q, parameters, before)
 
     def gradient(self, code: Tensor, loss: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """log q of a batch and the gradient from it; takes note of the batch's mean."""
+        """log q of a batch and the gradient from it."""
         parameters = [p for p in self.parameters() if p.requires_grad]
         with torch.enable_grad():
             log_q = self.log_prob(code)
             gain = self._tempered(self.sound(loss).to(log_q)) + log_q.detach()
             objective = ((gain - self._baseline(gain)) * log_q).mean()
             found = torch.autograd.grad(objective, parameters, allow_unused=True)
-        if self.decay is not None:
-            self._moment = self.decay * self._moment + (1 - self.decay) * float(gain.mean())
-            self._batches += 1
         pairs = zip(found, parameters, strict=True)
         return log_q.detach(), [torch.zeros_like(p) if g is None else g for g, p in pairs]
 
@@ -104,9 +96,7 @@ class ScoreGradient(ModelWeights):
             return loss
         return loss * (SPREAD / loss.std()).clamp(max=1.0)
 
-    def _baseline(self, gain: Tensor) -> Tensor | float:
-        if self._batches and self.decay is not None:
-            return self._moment / (1 - self.decay**self._batches)
+    def _baseline(self, gain: Tensor) -> Tensor:
         return (gain.sum() - gain) / max(1, len(gain) - 1)
 
     @torch.no_grad()
