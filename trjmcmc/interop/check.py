@@ -57,7 +57,7 @@ def checked_alone(prior: Distribution, language: str) -> Distribution:
     return prior
 
 
-def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
+def checked(model: ForeignModel) -> ForeignModel:
     """The model, after a few calls that find out what would make its answers wrong.
 
     Draws of every prior lie in its support, whatever the parameters before it, and no number is
@@ -68,7 +68,6 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
 
     Arguments:
         model: The model.
-        normalised: Check the priors' constants.
 
     Raises:
         TargetError: One of these is wrong.
@@ -78,8 +77,7 @@ def checked(model: ForeignModel, *, normalised: bool = True) -> ForeignModel:
         density = _density(model, dtype, fused=model.fused)
         if not density.blocks:
             return model
-        if normalised:
-            check_priors(density, model.language)
+        check_priors(density, model.language)
         draws = density.sample(POINTS, None)
         theta = density.unconstrain(draws, None, density.width).to(dtype)
     theta = theta[theta.isfinite().all(-1)]

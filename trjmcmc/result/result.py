@@ -700,21 +700,7 @@ class Result:
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""
-        return Result(
-            self.space,
-            self.raw,
-            self._given_values,
-            self._given_routes,
-            self.report,
-            self.truth,
-            crossings=self.crossings,
-            pareto_k=self.pareto_k,
-            target=self.target,
-            slot_names=self.slot_names,
-            onward=self.onward,
-            coarse=self._given_coarse,
-            turns=self.turns,
-        )
+        return Result(**vars(self._contents()), target=self.target)
 
     # ---- pictures ---------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ def check_statements(
     target: Target,
     result: Result | None,
     generator: torch.Generator,
-    said: Callable[[str], None] = lambda _: None,
 ) -> list[Finding]:
     """Rows, priors, gradients, precision, components and masks of every likelihood.
 
@@ -34,13 +33,11 @@ def check_statements(
         target: The target.
         result: Of a run on it; None leaves out the posterior's points.
         generator: Source of randomness.
-        said: Told what is looked at.
     """
     wide, narrow = _in(target, torch.float64), _in(target, torch.float32)
     best = wide or target
     found: list[Finding] = []
     for place in places(best, result, generator):
-        said(place.label)
         found.append(_or_failed("rows", place, check_rows))
         found.append(_prior(place))
         found.append(_slopes(place))
