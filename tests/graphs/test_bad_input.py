@@ -145,6 +145,6 @@ def test_maps_and_model_weights_over_many_graphs_are_refused():
     target = graphs.target(graphs.bge(data(4)))
     with pytest.raises(ConfigurationError, match="no map is trained"):
         trj.TRJSampler(target, seed=0).run(fit=True, progress=False)
-    for weights in (trj.Made, trj.fit.UniformWeights):
+    for weights in (trj.Made, trj.UniformWeights):
         with pytest.raises(ConfigurationError, match="close cycles"):
             weights(target.space)

@@ -383,7 +383,7 @@ def test_seconds_of_a_training_are_told_once():
 
 
 def test_what_learnt_q_of_the_models_is_sampled_through_it():
-    made = trj.TRJSampler(pair(), models=trj.fit.CategoricalWeights, seed=1)
+    made = trj.TRJSampler(pair(), models=trj.CategoricalWeights, seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
     result = made.run(draws=20, chains=32, progress=False)
     assert made.models is not None and result.report.variational is not None

@@ -89,7 +89,7 @@ def variational(
         target: The target.
         family: One of the above.
         models: Of a large space, the distribution q(m), such as ``trj.MeanField`` or ``trj.Made``
-            (the default): a :class:`~trjmcmc.fit.ModelWeights`, or a function that makes one of
+            (the default): a :class:`~trjmcmc.ModelWeights`, or a function that makes one of
             the space. In a small space q(m) is the best one given the map.
         objective: ``"cover, then polish"``; ``"cover"``, the divergence KL(p | q) of tempered
             draws alone; ``"reverse"``, KL(q | p) alone.

@@ -2,23 +2,16 @@
 
 from ..draws import Pool
 from ..pilot.audit import Audit, tempered_draws
-from ..pilot.given import user_pool
 from ..pilot.modes import Modes, find_modes, mode_map
 from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import screen
 from ..pilot.smc import TemperedSMC
 from ..pilot.through_emcee import emcee_pool
-from ..promises import MODELS_ONE_BY_ONE as FEW_MODELS
 from ..transport.normals import NormalMixture, gaussian_mixture
-from ..weights.base import ModelWeights, UniformWeights
-from ..weights.belief import GaussianProcess, GaussianSurrogate
-from ..weights.made import Made
-from ..weights.mean_field import MeanField
-from ..weights.score_gradient import CategoricalWeights
 from .fitted import Fitted
 from .locate import locate
-from .objective import ForwardKL, Objective, forward_kl
+from .objective import ForwardKL, Objective
 from .pathfinder import Pathfinder, pathfinder, pathfinder_map
 from .reverse import ReverseKL, reverse_kl
 from .stein import SquaredExponential, SteinParticles, svgd
@@ -28,19 +21,12 @@ from .trainer import Trainer
 from .units import calibrate, unwrap
 
 __all__ = [
-    "FEW_MODELS",
     "Audit",
     "AuditReport",
-    "CategoricalWeights",
     "FitTrace",
     "Fitted",
     "ForwardKL",
-    "GaussianProcess",
-    "GaussianSurrogate",
-    "Made",
-    "MeanField",
     "ModelAudit",
-    "ModelWeights",
     "Modes",
     "NormalMixture",
     "Objective",
@@ -52,11 +38,9 @@ __all__ = [
     "SteinParticles",
     "TemperedSMC",
     "Trainer",
-    "UniformWeights",
     "calibrate",
     "emcee_pool",
     "find_modes",
-    "forward_kl",
     "gaussian_mixture",
     "locate",
     "mode_map",
@@ -68,5 +52,4 @@ __all__ = [
     "tempered_draws",
     "train",
     "unwrap",
-    "user_pool",
 ]

@@ -91,8 +91,8 @@ class Learnt(IndexProposal):
         Davies et al., "Variational transdimensional inference", whose q(m) it takes
 
     Example:
-        >>> from trjmcmc import fit, problems
-        >>> q = fit.UniformWeights(problems.variable_selection(3).space)
+        >>> from trjmcmc import UniformWeights, problems
+        >>> q = UniformWeights(problems.variable_selection(3).space)
         >>> new, ratio = Learnt(q).propose(torch.zeros(4, 3).long(), torch.Generator())
         >>> ratio.tolist()
         [0.0, 0.0, 0.0, 0.0]
