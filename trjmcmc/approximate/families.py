@@ -110,6 +110,13 @@ NAMES = (RECOMMENDED, *FAMILIES, "pathfinder", "normals")
 Family = str | Transport | Callable[[Space], Transport] | type[nn.Module]
 
 
+def name_of(family: Family) -> str:
+    """What an answer calls a family."""
+    if isinstance(family, str):
+        return family
+    return str(getattr(family, "__name__", type(family).__name__))
+
+
 def map_of(family: Family, start: Start, options: Mapping[str, Any]) -> Transport:
     """The map of a family, near the posteriors as far as they are known.
 

@@ -31,7 +31,7 @@ from ..transport.mixture import Mixture
 from ..transport.whitened import Whitened
 from .climbs import Climbs
 from .covering import cover, nearly_exact
-from .families import FOUND, RECOMMENDED, Family, Start, map_of
+from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
 from .judged import TRIED, Judged, judged
@@ -107,9 +107,7 @@ class Recipe:
         self.progress, self.audits = progress, audit
         self.codes = target.space.enumerate()
         self.active = target.space.active(self.codes)
-        self.name = family if isinstance(family, str) else type(family).__name__
-        if callable(family) and not isinstance(family, Transport):
-            self.name = getattr(family, "__name__", self.name)
+        self.name = name_of(family)
         self.audit: Audit | None = None
         self.trace: FitTrace | None = None
         self.notes: list[str] = []
@@ -147,9 +145,11 @@ class Recipe:
 
     def _fit(self) -> Transport:
         if self.family == "pathfinder":
-            return self._normals_of_paths()
-        found = self._by_normals() if self.family in ("normals", RECOMMENDED) else None
-        return self._widened(self._by_training() if found is None else found)
+            found = [pathfinder(self.target, code, self.generator) for code in self.codes]
+            made = pathfinder_map(self.target.space, found)
+            return made.to(self.target.device, self.target.dtype)
+        normals = self._by_normals() if self.family in ("normals", RECOMMENDED) else None
+        return self._widened(self._by_training() if normals is None else normals)
 
     def _widened(self, transport: Transport) -> Transport:
         """The map with moments of short chains, where no tempered draws taught it to cover."""
@@ -281,11 +281,6 @@ class Recipe:
         return Start(self.target, loc, factor, self.seed, self.policy)
 
     # ---- families that are found --------------------------------------------------------------
-
-    def _normals_of_paths(self) -> Transport:
-        found = [pathfinder(self.target, code, self.generator) for code in self.codes]
-        made = pathfinder_map(self.target.space, found).to(self.target.device, self.target.dtype)
-        return made.requires_grad_(False)
 
     def _by_normals(self) -> Transport | None:
         """Normals, under a flow where they fall short; None where they can't be had."""
@@ -455,7 +450,7 @@ class Recipe:
             if now < 1:
                 break
             assert rate is not None
-            self._train(transport, objective, now, rate, label="polish", batch=batch)
+            self.trace = self._train(transport, objective, rate, now, batch)
             if not given and self._judged(transport).share >= p.enough_share:
                 break
         return transport
@@ -479,23 +474,16 @@ class Recipe:
             state = self.generator.get_state()
             with warnings.catch_warnings():  # trials have nothing to say
                 warnings.simplefilter("ignore", ConvergenceWarning)
-                trace = self._train(trial, objective, steps, rate, label="step size", batch=batch)
+                trace = self._train(trial, objective, rate, steps, batch)
             self.generator.set_state(state)  # all meet the same draws
             last = trace.objective[-1] if trace.objective else math.inf
             found[rate] = last if math.isfinite(last) else math.inf
         return min(found, key=lambda rate: found[rate]) if found else self.policy.learning_rates[0]
 
     def _train(
-        self,
-        transport: Transport,
-        objective: Objective,
-        steps: int,
-        rate: float,
-        *,
-        label: str,
-        batch: int,
+        self, transport: Transport, objective: Objective, rate: float, steps: int, batch: int
     ) -> FitTrace:
-        trace = train(
+        return train(
             transport,
             objective,
             steps=steps,
@@ -503,12 +491,9 @@ class Recipe:
             learning_rate=rate,
             generator=self.generator,
             progress=self.progress,
-            label=label,
+            label="polish",
             policy=self.policy.training,
         )
-        if label != "step size":
-            self.trace = trace
-        return trace
 
     # ---- judgement ----------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
-from .families import FOUND, RECOMMENDED, Family, Start, map_of
+from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .policy import ApproximationPolicy
 from .recipe import OBJECTIVES, Recipe
 
@@ -169,7 +169,7 @@ def variational(
                 made.transport,
                 generator,
                 n=n,
-                family=_name(family),
+                family=name_of(family),
             )
     cost = {
         "evaluations": float(account.evaluations),
@@ -242,10 +242,6 @@ def _of_many(
         settings["patience"] = settings["steps"]
     sampler.fit(pilot=False, audit=False, progress=progress, **settings)
     return sampler
-
-
-def _name(family: Family) -> str:
-    return family if isinstance(family, str) else type(family).__name__
 
 
 def _check(

@@ -140,14 +140,9 @@ class ForeignModel(Model):
         own = self.own_names
         return replace(
             self,
-            priors={
-                names.get(k, k): v if isinstance(v, Distribution) else Renamed(v, old_of)
-                for k, v in self.priors.items()
-            },
-            log_likelihood=Renamed(self.log_likelihood, old_of),
+            **renamed_parts(self, old_of),
             surrogate=None if self.surrogate is None else Renamed(self.surrogate, old_of),
             fused=None if self.fused is None else Renamed(self.fused, old_of),
-            dims={names.get(k, k): v for k, v in self.dims.items()},
             names={own.get(k, k): names.get(k, k) for k in self.priors},
         )
 
@@ -182,6 +177,18 @@ class Renamed:
 
     def __call__(self, values: Mapping[str, Tensor]) -> Any:
         return self.function({self.old_of.get(k, k): v for k, v in values.items()})
+
+
+def renamed_parts(model: Model, old_of: Mapping[str, str]) -> dict[str, Any]:
+    """Priors, likelihood and axes of a model by new names, of which the old ones are known."""
+    return {
+        "priors": {
+            k: v if isinstance(v := model.priors[old], Distribution) else Renamed(v, old_of)
+            for k, old in old_of.items()
+        },
+        "log_likelihood": Renamed(model.log_likelihood, old_of),
+        "dims": {k: model.dims[old] for k, old in old_of.items() if old in model.dims},
+    }
 
 
 def check_name(name: Any, front_end: str) -> None:

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
 
 from ..errors import TargetError
 from ..target.additive import Additive
 from ..target.blackbox import BlackBox
 from ..target.model import Model
 from .check import checked_joint
-from .foreign import Renamed, old_names
+from .foreign import old_names, renamed_parts
 from .reference import reference_priors
 
 
@@ -125,14 +124,8 @@ class Joint(Model):
         if isinstance(self.log_likelihood, BlackBox):
             return None
         new, own = copy.copy(self), self.own_names
-        fields = {
-            "priors": {
-                k: v if isinstance(v := self.priors[old], Distribution) else Renamed(v, old_of)
-                for k, old in old_of.items()
-            },
-            "log_likelihood": Renamed(self.log_likelihood, old_of),
-            "dims": {k: self.dims[old] for k, old in old_of.items() if old in self.dims},
-            "_own_names": {k: own.get(old, old) for k, old in old_of.items()},
+        fields = renamed_parts(self, old_of) | {
+            "_own_names": {k: own.get(old, old) for k, old in old_of.items()}
         }
         for name, value in fields.items():
             object.__setattr__(new, name, value)

@@ -9,13 +9,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
-from .seeds import draw_seed
-
 LogProb = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
 
 Sample = Callable[[int, Mapping[str, Tensor], int], Tensor]
-
-SupportOf = Callable[[Mapping[str, Tensor]], Any]
 
 
 class Site(Distribution):
@@ -105,7 +101,8 @@ class Site(Distribution):
         whole = torch.Size(sample_shape) + self.batch_shape[: bool(self._given)]
         rows, given = self._rows(whole)
         with torch.no_grad():
-            found = self._sample(rows, given, draw_seed()).to(self.like)
+            seed = int(torch.randint(2**32, ()))  # by the generator that targets seed
+            found = self._sample(rows, given, seed).to(self.like)
         return found.reshape(*sample_shape, *self.batch_shape, *self.event_shape)
 
     def __repr__(self) -> str:
