@@ -194,9 +194,8 @@ class Recipe:
 
     def _log_mass(self, transport: Transport, code: Tensor) -> float:
         """Log evidence of a model by the map, p(model) included, nats."""
-        return log_mean_weight(
-            log_weights(self.target, transport, code, TRIED, self.generator)
-        ).value
+        log_w = log_weights(self.target, transport, code, TRIED, self.generator)
+        return log_mean_weight(log_w).value
 
     @property
     def _that_matter(self) -> list[int]:

@@ -23,7 +23,7 @@ from ..weights.base import ModelWeights
 from .axes import named
 from .beside_run import beside_run
 from .reference import Reference, reference_of
-from .variational_draws import VariationalDraws, chosen, described, weighted_quantiles
+from .variational_draws import VariationalDraws, chosen, described
 from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
@@ -251,7 +251,8 @@ class Variational:
             raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
         rows, numbers = self._sample.columns(model)
         w = self._sample.weights(corrected, rows)
-        table = {name: weighted_quantiles(x, levels, w) for name, x in numbers.items()}
+        how: dict[str, Any] = {"weights": w, "method": "inverted_cdf"}
+        table = {name: np.quantile(x, levels, **how) for name, x in numbers.items()}
         found = pd.DataFrame.from_dict(table, orient="index", columns=levels)
         return found.rename_axis("parameter").rename_axis("level", axis=1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -105,27 +105,8 @@ def chosen(numbers: Mapping[str, Any], parameter: str) -> dict[str, Any]:
     return {n: x for n, x in numbers.items() if n == parameter or n.startswith(f"{parameter}[")}
 
 
-def weighted_quantiles(
-    x: NDArray[np.float64], levels: Sequence[float], w: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Quantiles of weighted values.
-
-    Arguments:
-        x: Values, shape (n,).
-        levels: Probabilities.
-        w: Weights with sum one, shape (n,).
-
-    Example:
-        >>> weighted_quantiles(np.arange(4.0), [0.5], np.array([0.1, 0.1, 0.1, 0.7])).round(2)
-        array([2.62])
-    """
-    order = np.argsort(x)
-    middle = np.cumsum(w[order]) - 0.5 * w[order]
-    return np.interp(levels, middle, x[order])
-
-
 def described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:
     mean = float(w @ x)
     error = math.sqrt(float((w * (x - mean)) @ (w * (x - mean))))
     sd = math.sqrt(float(w @ np.square(x - mean)))
-    return [mean, error, sd, *weighted_quantiles(x, QUANTILES, w)]
+    return [mean, error, sd, *np.quantile(x, QUANTILES, weights=w, method="inverted_cdf")]
