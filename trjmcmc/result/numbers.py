@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
+
+from ..errors import ConfigurationError
+
+SHOWN = 6  # numbers in a picture if the user names none
 
 
 def numbers_of(name: str, shape: Sequence[int]) -> list[str]:
@@ -39,4 +44,27 @@ def unpadded(
             others = tuple(i for i in range(used.ndim) if i != axis)
             value = np.compress(used.any(axis=others), value, axis=axis + 1)
         found[name] = value
+    return found
+
+
+def chosen(
+    series: Mapping[str, NDArray[Any]], names: Sequence[str] | None, argument: str = "var_names"
+) -> dict[str, NDArray[Any]]:
+    """The numbers that are named (``beta`` stands for all of its entries), else the first six.
+
+    Raises:
+        ConfigurationError: There is none of such a name.
+
+    Example:
+        >>> list(chosen({"a": np.zeros(2), "b[0]": np.zeros(2), "b[1]": np.ones(2)}, ["b"]))
+        ['b[0]', 'b[1]']
+    """
+    if names is None:
+        return dict(list(series.items())[:SHOWN])
+    found: dict[str, NDArray[Any]] = {}
+    for name in [names] if isinstance(names, str) else names:
+        these = {k: x for k, x in series.items() if k == name or k.startswith(f"{name}[")}
+        if not these:
+            raise ConfigurationError(f"{argument}: no {name!r}; there are {list(series)}")
+        found |= these
     return found

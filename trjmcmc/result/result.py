@@ -34,6 +34,7 @@ from .evidences import Evidences
 from .files import Contents, as_data, read, write
 from .indicator import ModelIndicator
 from .merge import merged
+from .numbers import chosen
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
 from .probabilities import Probabilities, in_short
@@ -41,7 +42,7 @@ from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
 from .reweight import Reweighted, reweighted
-from .series import POINTS, chosen, cut, series_of_model, series_of_run, spaced
+from .series import POINTS, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
 from .variational import Variational
 from .visits import Visits

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConfigurationError, TRJError
+from ..errors import TRJError
 from ..promises import MODELS_ONE_BY_ONE
 from .circle import laid_out
 from .indicator import ModelIndicator
 from .numbers import numbers_of
 from .parameters import Parameters
+from .to_arviz import CHAINS_OF_ONE_MODEL
 
 Series = dict[str, NDArray[Any]]
-
-SHOWN = 6  # numbers in a picture if the user names none
-
-PIECES = 4  # that the draws in one model are cut into, since chains are in it unequally often
 
 POINTS = 2000  # of a corner plot at most
 
@@ -69,7 +66,7 @@ def series_of_model(indicator: ModelIndicator, parameters: Parameters, label: st
 def cut(series: Mapping[str, NDArray[Any]]) -> Series:
     """Draws in one model as four chains, one after the other, (n,) -> (4, n // 4)."""
     n = len(next(iter(series.values())))
-    pieces = PIECES if n >= PIECES else 1
+    pieces = CHAINS_OF_ONE_MODEL if n >= CHAINS_OF_ONE_MODEL else 1
     return {k: x[: n // pieces * pieces].reshape(pieces, -1) for k, x in series.items()}
 
 
@@ -78,24 +75,3 @@ def spaced(series: Mapping[str, NDArray[Any]], most: int) -> Series:
     n = len(next(iter(series.values())))
     some = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
     return {k: x[some] for k, x in series.items()}
-
-
-def chosen(series: Mapping[str, NDArray[Any]], names: Sequence[str] | None) -> Series:
-    """The numbers that are named (``beta`` stands for all of its entries), else the first six.
-
-    Raises:
-        ConfigurationError: There is none of such a name.
-
-    Example:
-        >>> list(chosen({"a": np.zeros(2), "b[0]": np.zeros(2), "b[1]": np.ones(2)}, ["b"]))
-        ['b[0]', 'b[1]']
-    """
-    if names is None:
-        return dict(list(series.items())[:SHOWN])
-    found: Series = {}
-    for name in [names] if isinstance(names, str) else names:
-        these = {k: x for k, x in series.items() if k == name or k.startswith(f"{name}[")}
-        if not these:
-            raise ConfigurationError(f"var_names: no {name!r}; there are {list(series)}")
-        found |= these
-    return found

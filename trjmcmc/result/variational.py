@@ -22,8 +22,9 @@ from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .axes import named
 from .beside_run import beside_run
+from .numbers import chosen
 from .reference import Reference, reference_of
-from .variational_draws import VariationalDraws, chosen, described
+from .variational_draws import VariationalDraws, described
 from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
@@ -352,10 +353,7 @@ class Variational:
         sample = self._sample
         rows, numbers = sample.columns(model)
         if parameters is not None:
-            unknown = [p for p in parameters if not chosen(numbers, p)]
-            if unknown:
-                raise ConfigurationError(f"parameters: no {unknown}; there are {list(numbers)[:9]}")
-            numbers = {n: x for p in parameters for n, x in chosen(numbers, p).items()}
+            numbers = chosen(numbers, parameters, "parameters")
         known = {}
         if reference is not None:
             known = reference_of(reference, sample.label(model), list(numbers))

@@ -100,11 +100,6 @@ class VariationalDraws:
         return rows, numbers
 
 
-def chosen(numbers: Mapping[str, Any], parameter: str) -> dict[str, Any]:
-    """The numbers of a parameter, or one of them."""
-    return {n: x for n, x in numbers.items() if n == parameter or n.startswith(f"{parameter}[")}
-
-
 def described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:
     mean = float(w @ x)
     error = math.sqrt(float((w * (x - mean)) @ (w * (x - mean))))
