@@ -99,7 +99,7 @@ def screen(
         inside = theta[usable]
         spread = inside.std(0) if len(inside) > 1 else torch.ones_like(theta[0])
         scale = spread.nan_to_num(1.0).clamp(min=LEAST_SCALE)
-        if target.differentiable and target.free(code[None]).any():
+        if target.differentiable and target.space.active(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
             if len(high) == 1 and clock.now() < deadline:
                 ends = search.ends(inside[: min(policy.followed, n // policy.draws_a_climb)], scale)
@@ -293,7 +293,7 @@ class _Search:
 
     def walked_from(self, summits: Tensor, scale: Tensor) -> Tensor:
         """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
-        walk, used = self.policy.walk, int(self.target.free(self.code[None]).sum())
+        walk, used = self.policy.walk, int(self.target.space.active(self.code[None]).sum())
         starts = summits[:, None].expand(-1, max(walk.walkers, 4 * used), -1)
         return walked(self.target, self.code, starts, scale, self.generator, walk)
 
@@ -303,7 +303,7 @@ class _Search:
         Draws of a normal as wide as their points weigh it; not those that lie in other parts.
         """
         policy, target = self.policy, self.target
-        used = target.free(self.code[None])[0]
+        used = target.space.active(self.code[None])[0]
         points = points[:, used].double()
         centre, spread = points.mean(0), torch.cov(points.T).reshape(points.shape[1], -1)
         least = LEAST_SCALE**2 * torch.eye(len(spread), device=spread.device)

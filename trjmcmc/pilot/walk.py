@@ -49,7 +49,7 @@ def walked(
         "device": starts.device,
         "dtype": starts.dtype,
     }
-    used = target.free(code[None])[0]
+    used = target.space.active(code[None])[0]
     codes, theta = code.expand(starts.shape[:-1].numel(), -1), starts
 
     def height_at(x: Tensor) -> Tensor:

@@ -241,10 +241,6 @@ class Target(InWords, Remade, Counted):
         log_joint = log_prior + log_likelihood
         return torch.where(log_prior == -math.inf, log_prior, log_joint)
 
-    def free(self, code: Tensor) -> Tensor:
-        """Coordinates that a search inside a model may move, (C, L) -> (C, D) bool: all it uses."""
-        return self.space.active(code)
-
     def at(self, rows: Tensor) -> Target:
         """The target of some rows of a batch: itself, unless rows differ in more than the point."""
         return self

@@ -121,7 +121,7 @@ class Cooled(Recipe):
         rows = (self.kinds.to(code.device) == 1).nonzero()[:, 0]
         model = self._of_all_sizes(len(rows))
         point = target.sample_prior(model, g)
-        scale = point.std(0).nan_to_num(1.0) * target.free(model)
+        scale = point.std(0).nan_to_num(1.0) * target.space.active(model)
         point, height = uphill(
             lambda x: target.log_joint(model, x), point, scale, CLIMB, g, lambda: self.late
         )
