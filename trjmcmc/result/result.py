@@ -589,7 +589,7 @@ class Result:
             True
         """
         target = target or self.target
-        return reweighted(self._evidences, model_prior, priors, target, result=self)
+        return reweighted(self._evidences, model_prior, priors, target)
 
     def predict(
         self,

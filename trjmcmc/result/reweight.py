@@ -50,10 +50,8 @@ class Reweighted:
             alone changes and all models were weighed.
         within: Whether priors of parameters change.
         target: Gives parameters their names, for :meth:`predict`.
-        result: The run, for those who ask what was reweighted.
 
     Attributes:
-        result: The run.
         log_weights: Log of the new prior over the old one, shape (chain, draw), nats, up to a
             constant.
         ess: Effective number of draws that the weights leave of those there are.
@@ -70,9 +68,8 @@ class Reweighted:
         *,
         within: bool = False,
         target: Target | None = None,
-        result: Any = None,
     ) -> None:
-        self.result, self._evidences, self._target = result, evidences, target
+        self._evidences, self._target = evidences, target
         self._indicator, self._doubts = evidences.indicator, evidences.doubts
         self._log_odds, self._within = log_odds, within
         top = float(log_weights.max())
@@ -181,7 +178,6 @@ def reweighted(
     model_prior: Any = None,
     priors: Mapping[str, PriorSpec] | None = None,
     target: Target | None = None,
-    result: Any = None,
 ) -> Reweighted:
     """The draws of a run, weighed for another prior; see :meth:`trjmcmc.Result.reweight`.
 
@@ -189,7 +185,6 @@ def reweighted(
         evidences: Of the run, and its draws.
         model_prior, priors: The new prior of the models, and those of parameters by name.
         target: Knows the old priors of the parameters.
-        result: The run, for the attribute of that name.
     """
     space, draws = evidences.indicator.space, evidences.indicator.draws
     code, theta = draws.flat()
@@ -208,8 +203,7 @@ def reweighted(
             raise TRJError("reweight: a loaded result knows no priors; pass target=")
         log_w += target.log_prior_change(code, theta, priors).double()
     log_weights = log_w.reshape(draws.n_chains, draws.n_draws).numpy()
-    settings: dict[str, Any] = {"within": bool(priors), "target": target, "result": result}
-    return Reweighted(evidences, log_weights, log_odds, **settings)
+    return Reweighted(evidences, log_weights, log_odds, within=bool(priors), target=target)
 
 
 def _check_support(space: Space, model_prior: Any, codes: Tensor) -> None:
