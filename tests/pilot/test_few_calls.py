@@ -6,14 +6,17 @@ import time
 import numpy as np
 import pytest
 import torch
+from scipy.special import logsumexp
 from scipy.stats import norm
-from torch.distributions import Normal
+from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
 from trjmcmc import clock
 from trjmcmc.errors import ConvergenceWarning, UnreachableError
 from trjmcmc.estimate.importance import smoothed
 from trjmcmc.pilot.few_calls import AdaptiveProposal
+from trjmcmc.pilot.policy import ScreeningPolicy
+from trjmcmc.pilot.screening import _Search
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 
@@ -122,11 +125,11 @@ def test_a_run_that_is_late_before_chains_have_moved_answers_by_its_proposals(se
     calls = []
     target = two_skewed(calls)
     with clock.read_from(lambda: 0.01 * sum(calls)):
-        result = trj.TRJSampler(target, seed=seed).run(max_seconds=20.0, progress=False)
-        assert 0.01 * sum(calls) < 25
+        result = trj.TRJSampler(target, seed=seed).run(max_seconds=30.0, progress=False)
+        assert 0.01 * sum(calls) < 36
     row = result.model_probabilities().loc["a"]
     assert result.raw.n_draws < 5 and result.report.out_of_time
-    assert abs(row["probability"] - 0.7) < 4.4 * row["se"] < 0.4
+    assert abs(row["probability"] - 0.7) < 4.4 * row["se"] < 0.7
 
 
 @pytest.mark.parametrize("limit", [3000, 8000])
@@ -198,3 +201,37 @@ def test_black_boxes_of_two_modes_are_right_and_say_that_nothing_searched(seed):
     row = trj.TRJSampler(target, seed=seed).run(progress=False).model_probabilities().loc["modes"]
     assert abs(row["probability"] - 0.5) < 5 * row["se"] and row["se"] < 0.02
     assert "no search for lost modes" in row["note"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_black_boxes_are_searched_for_lost_modes(seed):
+    """Of two modes in five dimensions proposals lose one in every other run."""
+    centres, widths = np.array([[2.5] * 5, [-2.5] * 5]), np.array([0.5, 0.35])
+
+    def log_likelihood(p):
+        log_modes = norm.logpdf((np.asarray(p["x"])[:, None] - centres) / widths[:, None]).sum(-1)
+        log_modes -= 5 * np.log(widths) + math.log(2)
+        return logsumexp(log_modes, axis=1) - norm.logpdf(p["x"], scale=4.0).sum(-1)
+
+    box = trj.BlackBox(log_likelihood, vectorized=True)
+    null = trj.Model("null", {"a": Normal(0.0, 1.0)}, lambda p: torch.zeros(len(p["a"])))
+    target = trj.Target([null, trj.Model("modes", {"x": Normal(torch.zeros(5), 4.0)}, box)])
+    result = trj.TRJSampler(target, seed=seed).run(max_seconds=60.0, progress=False)
+    row = result.model_probabilities().loc["null"]
+    assert abs(row["probability"] - 0.5) < 4.4 * row["se"] < 0.1
+    assert "may be lost" in row["note"]
+
+
+def test_slopes_of_black_boxes_are_gradients(generator):
+    """By differences, in float64."""
+    box = trj.BlackBox(lambda p: -(np.asarray(p["x"]) ** 4), vectorized=True)
+    boxed, inside = (
+        trj.Target([trj.Model("m", {"x": Uniform(-3.0, 2.0)}, f)], dtype=torch.float64)
+        for f in (box, lambda p: -(p["x"] ** 4))
+    )
+    code = boxed.space.enumerate()
+    theta, scale = torch.randn(40, 1, generator=generator).double(), torch.ones(1).double()
+    search = _Search(boxed, code[0], 0.0, [], generator, ScreeningPolicy(), math.inf)
+    height, gradient = search.slope(theta, scale)
+    right = inside.log_joint_and_grad(code.expand(40, -1), theta)
+    assert torch.allclose(height, right[0]) and torch.allclose(gradient, right[1], atol=1e-3)

@@ -565,8 +565,8 @@ def test_routes_are_combined_where_they_agree():
 def test_a_run_is_not_done_where_a_second_route_says_something_else(gap, monkeypatch):
     weigh = Lists.weigh
 
-    def wrong(self, moves):
-        route = weigh(self, moves)
+    def wrong(self, known, moves):
+        route = weigh(self, known, moves)
         unknown = route._replace(error=torch.full_like(route.error, math.inf))
         return unknown if math.isnan(gap) else route._replace(p=route.p + gap)
 

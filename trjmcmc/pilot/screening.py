@@ -79,7 +79,7 @@ def screen(
         n: Prior draws, at most.
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins, and
-            climbs end where they are.
+            nothing counts as lost.
         policy: How far draws climb, and how summits are weighed.
         evaluations: Beyond which no second part is weighed.
 
@@ -91,7 +91,7 @@ def screen(
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     ends, drawn, before = theta_of_none(target), 0, target.account.evaluations
-    while drawn < n and not (drawn and clock.now() > deadline):
+    while drawn < n and not search.late:
         size = min(CHUNK, n - drawn)
         drawn += size
         theta, log_likelihood, usable = search.prior_draws(size)
@@ -99,14 +99,18 @@ def screen(
         inside = theta[usable]
         spread = inside.std(0) if len(inside) > 1 else torch.ones_like(theta[0])
         scale = spread.nan_to_num(1.0).clamp(min=LEAST_SCALE)
-        if target.differentiable and target.space.active(code[None]).any():
+        if target.space.active(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
-            if len(high) == 1 and clock.now() < deadline:
+            if len(high) == 1 and not search.late:
                 ends = search.ends(inside[: min(policy.followed, n // policy.draws_a_climb)], scale)
+    if search.late or not drawn:
+        return []
     looked = [search.best_of(likely)]
     if high:
         theta, _ = search.climbed(search.best_of(high), scale, policy.summit_steps, policy.lengths)
         looked = [theta, *looked, ends]
+    if search.late:
+        return []
     candidates = torch.cat(looked)
     lost = search.lost(candidates)
     if not bool(lost.any()):
@@ -161,7 +165,7 @@ class _Search:
         transports: Functions that give maps of its posterior.
         generator: Source of randomness.
         policy: How far draws climb, and how summits are weighed.
-        deadline: Time by :func:`trjmcmc.clock.now` after which climbs end where they are.
+        deadline: Time by :func:`trjmcmc.clock.now` after which nothing more is looked for.
     """
 
     target: Target
@@ -171,6 +175,11 @@ class _Search:
     generator: torch.Generator
     policy: ScreeningPolicy
     deadline: float
+
+    @property
+    def late(self) -> bool:
+        """Whether time is up."""
+        return clock.now() > self.deadline
 
     def codes(self, n: int) -> Tensor:
         """The model for n points, shape (n, L)."""
@@ -226,14 +235,16 @@ class _Search:
         code = self.codes(len(theta))
         length = torch.full_like(theta[:, :1], 0.5)
         height = self.target.log_joint(code, theta) if not steps else theta.new_zeros(len(theta))
-        for step in range(steps):
-            if step and clock.now() > self.deadline:
+        for _ in range(steps):
+            if self.late:
                 break
-            height, gradient = self.target.log_joint_and_grad(code, theta)
+            height, gradient = self.slope(theta, scale)
             along = (gradient * scale).nan_to_num(0.0, 0.0, 0.0)
             along = along / along.norm(dim=1, keepdim=True).clamp(min=1e-12) * scale
             here, used = theta, length * lengths[-1]
             for times in lengths:
+                if self.late:
+                    break
                 there = theta + times * length * along
                 value = self.target.log_joint(code, there)
                 better = value > height
@@ -242,6 +253,22 @@ class _Search:
                 height = torch.where(better, value, height)
             theta, length = here, used
         return theta, height
+
+    def slope(self, theta: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Log joints of points (n, D), and their gradients, of black boxes by differences."""
+        target, codes = self.target, self.codes(len(theta))
+        if target.differentiable:
+            return target.log_joint_and_grad(codes, theta)
+        used = target.space.active(self.code[None])[0].nonzero()[:, 0]
+        step = torch.finfo(theta.dtype).eps ** (1 / 3) * scale
+        height, gradient = target.log_joint(codes, theta), torch.zeros_like(theta)
+        for i in used:
+            if self.late:
+                break
+            there = theta.clone()
+            there[:, i] += step[i]
+            gradient[:, i] = (target.log_joint(codes, there) - height) / step[i]
+        return height, gradient
 
     def lost(self, theta: Tensor) -> Tensor:
         """Points that matter to the posterior and that no map would ever propose, shape (n,)."""
@@ -272,7 +299,7 @@ class _Search:
         """
         parts, account = list[Part](), self.target.account
         while len(theta) and len(parts) < self.policy.most_parts:
-            if parts and account.evaluations > evaluations:
+            if self.late or (parts and account.evaluations > evaluations):
                 break
             most = self.policy.most_parts - len(parts) if math.isinf(evaluations) else 1
             few = HELD_APART if most > 1 else 1
@@ -280,7 +307,10 @@ class _Search:
             if not found:  # no height is finite
                 break
             summits = torch.stack(found)
-            for summit, points in zip(summits, self.walked_from(summits, scale), strict=True):
+            walks = self.walked_from(summits, scale)
+            if self.late:
+                break
+            for summit, points in zip(summits, walks, strict=True):
                 if any(bool(part.place.holds(summit[None])) for part in parts):
                     continue
                 part = self.part_of(points, seen, parts)
@@ -295,7 +325,7 @@ class _Search:
         """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
         walk, used = self.policy.walk, int(self.target.space.active(self.code[None]).sum())
         starts = summits[:, None].expand(-1, max(walk.walkers, 4 * used), -1)
-        return walked(self.target, self.code, starts, scale, self.generator, walk)
+        return walked(self.target, self.code, starts, scale, self.generator, walk, self.deadline)
 
     def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:
         """The part in which walks have ended and that no map knows; None where chains know it.

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import clock
 from ..target.target import Target
 from .policy import WalkPolicy
 
@@ -24,6 +25,7 @@ def walked(
     scale: Tensor,
     generator: torch.Generator,
     policy: WalkPolicy,
+    deadline: float = math.inf,
 ) -> Tensor:
     """Points of chains inside one model: they tell the extent of where they start.
 
@@ -38,12 +40,13 @@ def walked(
         scale: Standard deviations of prior draws, shape (D,).
         generator: Source of randomness.
         policy: How long they walk.
+        deadline: Time by :func:`trjmcmc.clock.now` after which they stop.
 
     Returns:
         Points, shape (m, D), or (k, m, D).
     """
     if starts.dim() == 2:
-        return walked(target, code, starts[None], scale, generator, policy)[0]
+        return walked(target, code, starts[None], scale, generator, policy, deadline)[0]
     like: dict[str, Any] = {
         "generator": generator,
         "device": starts.device,
@@ -60,6 +63,8 @@ def walked(
     haste = torch.full_like(theta[:, :1, :1], policy.haste)
     size, kept = torch.ones_like(theta[..., :1]), []
     for step in range(policy.steps):
+        if clock.now() > deadline:
+            return theta
         there = theta + size * (torch.randn(theta.shape, **like) @ factor.mT)
         value = height_at(there)
         taken = torch.rand(value.shape, **like).log() < value - height

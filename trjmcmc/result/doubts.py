@@ -73,6 +73,8 @@ class Doubt:
 
 UNSEARCHED = "no search for lost modes"
 
+WIDE = 0.005  # share of climbs that lead to modes, from which tables name it
+
 
 class Doubts:
     """What is known against a run's draws.
@@ -108,9 +110,12 @@ class Doubts:
     def unsearched(self) -> str:
         """That a run over a list has not searched for lost modes, in words; empty if it has."""
         space, judged = self.indicator.space, self.report.judged
-        listed = not (space.counts or space.has_items or space.graphs)
-        none = judged is not None and judged.detection == math.inf
-        return UNSEARCHED if listed and none else ""
+        if judged is None or space.counts or space.has_items or space.graphs:
+            return ""
+        if judged.detection == math.inf:
+            return UNSEARCHED
+        few = judged.detection > WIDE
+        return f"modes below {judged.detection:.0%} of climbs may be lost" if few else ""
 
     @cached_property
     def coarse(self) -> dict[str, str]:

@@ -424,4 +424,5 @@ class TRJSampler:
 
     def _go_on_in_float64(self) -> None:
         """Begin anew with float64 numbers; what is known of evaluations stays."""
-        self._know(self.target.to(dtype=torch.float64), self._known.spending)
+        target = self.target.to(dtype=torch.float64).counted_with(self.target)
+        self._know(target, self._known.spending)

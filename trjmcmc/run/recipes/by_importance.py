@@ -19,13 +19,13 @@ from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-UNSEARCHED = 4  # the same where nothing else meets a lost mode
+UNSEARCHED = 4  # the same where calls may not suffice for a search
 
-FEWEST, CALLS = 30, 480  # of a proposal, for each coordinate and two more: at first, at most
+FEWEST, CALLS = 30, 960  # of a proposal, for each coordinate and two more: at first, at most
 
 SHARE = 0.9  # of the calls that a user states, for proposals at most
 
-DRAWN = 100  # posterior draws of each
+DRAWN = 400  # posterior draws of each
 
 SURE = 0.1  # nats: standard errors of their evidences with which they will do
 
@@ -113,14 +113,15 @@ def _refined(
         poor = [not e.std_error < SURE for e in found]
         if not any(poor) and _agree(found, models):
             return True, left
-        if (calls > CALLS and left == math.inf) or left < len(made) or limit.passed:
+        over = (calls > CALLS and left == math.inf) or left < len(made) or limit.passed
+        if over and all(e.calls for e in made):
             return False, left
         some = [each for each, more in zip(made, poor, strict=True) if more or not any(poor)]
         asked = [max(0, calls * (each.dim + 2) - each.calls) for each in some]
-        share = min(1.0, left / max(1, sum(asked)))
+        share = min(1.0, max(0.0, left) / max(1, sum(asked)))
         for each, n in zip(some, asked, strict=True):
             before = each.calls
-            each.refine(before + int(share * n), limit.deadline)
+            each.refine(before + max(1, int(share * n)), limit.deadline)
             left -= each.calls - before
         calls *= 2
 

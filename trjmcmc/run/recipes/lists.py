@@ -50,7 +50,7 @@ SEARCH_SHARE = 0.2  # of the evaluations that a user states
 
 FIRST_PROPOSED = 16  # steps of the first round there: normals take chains anywhere in one or two
 
-FEW_NORMALS = 2  # of each model there: few draws of a proposal are distinct
+FEW_NORMALS = 8  # of each model there
 
 FEW_DRAWS = 200  # of a model, under which those of the populations are kept
 
@@ -93,10 +93,10 @@ class Lists(Recipe):
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1 or not self.with_places:
             return most
-        if not math.isfinite(self.numbers):
-            return 0
         if (calls := self.stated.evaluations) is not None:
-            most = min(most, int(SEARCH_SHARE * calls / (A_CLIMB * len(self.with_places))))
+            gradient = 1 if self.target.differentiable else 1 + self.target.dim
+            each = (A_CLIMB + gradient) * len(self.with_places)
+            most = min(most, int(SEARCH_SHARE * calls / each))
             return most if most > LEAST_SEARCHED else 0
         if known.proposed:
             return min(most, max(LEAST_SEARCHED, int(self.share * most)))
@@ -111,7 +111,7 @@ class Lists(Recipe):
     def _proposed(self) -> tuple[Known, State]:
         """Proposals that importance sampling refines; populations where they will not do."""
         g, stated, repeats = self.generator, self.stated.evaluations, by_importance.REPEATS
-        if not math.isfinite(self.numbers):
+        if not math.isfinite(self.numbers) and stated is not None:
             repeats = by_importance.UNSEARCHED
         most = math.inf if stated is None else stated
         try:
@@ -223,7 +223,8 @@ class Lists(Recipe):
         return known._replace(draws=draws)
 
     def weigh(self, known: Known, moves: Moves) -> Route | None:
-        if known.proposed and (self.late or not math.isfinite(self.numbers)):
+        whole = not any(known.needed)  # no search has met what proposals had lost
+        if known.proposed and whole and (self.late or not math.isfinite(self.numbers)):
             found = route_of(known.proposed)._replace(by_proposals=True)
             return found if bool(found.log_mass.isfinite().all()) else None
         assert moves.weighing is not None

@@ -32,9 +32,10 @@ LEAST_TAKEN = 200  # draws of a part
 A_CLIMB = 9  # evaluations
 
 SPARING = ScreeningPolicy(
-    kept_draws=16,
-    followed=16,
-    most_parts=1,
+    kept_draws=32,
+    followed=64,
+    draws_a_climb=3,
+    most_parts=3,
     summit_steps=6,
     walk=WalkPolicy(walkers=32, steps=48),
     weighing_draws=512,
