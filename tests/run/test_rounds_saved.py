@@ -46,7 +46,7 @@ KINDS = {
 }
 
 
-ENOUGH, MORE = 0.03, 0.003  # standard errors: a first round has the one, on any processor, alone
+ENOUGH, MORE = 0.03, 0.004  # standard errors: a first round has the one, on any processor, alone
 
 
 LONG = pytest.mark.whole
@@ -129,13 +129,8 @@ def test_a_run_that_has_ended_is_shown_and_goes_on(tmp_path):
     assert shown.raw.n_draws < whole.raw.n_draws
     again = run(KINDS["list"](), tmp_path)  # it has what is asked
     assert same(first, again)
-    assert same(whole, run(KINDS["list"](), tmp_path, error=MORE))
-
-
-def test_the_seed_and_what_was_spent_are_those_of_the_folder(tmp_path):
-    first = run(KINDS["list"](), tmp_path)
-    found = run(KINDS["list"](), tmp_path, seed=None, error=MORE)
-    assert found.report.seed == 3
+    found = run(KINDS["list"](), tmp_path, seed=None, error=MORE)  # the folder's own seed
+    assert same(whole, found) and found.report.seed == 3
     assert found.report.evaluations > first.report.evaluations
     assert sum(found.report.seconds.values()) > sum(first.report.seconds.values())
 
@@ -191,22 +186,23 @@ def test_a_result_goes_on_as_if_it_had_not_ended(kind, tmp_path):
     for result in (first, loaded, pickle.loads(pickle.dumps(first))):
         found = run(KINDS[kind](), error=MORE, start=result)
         assert same(whole, found) and whole.raw.n_draws > first.raw.n_draws
-    assert run(KINDS[kind](), until=None, start=loaded, draws=200).raw.n_draws >= 200
+    assert run(KINDS[kind](), until=None, start=loaded, draws=40).raw.n_draws >= 40
 
 
 def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
     """Its last round is made to the end first."""
-    whole, asked = whole_run("list", MORE), [0]
-    sampler = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK)
+    whole, late = whole_run("list", MORE), [False]
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), Recorded.advance
 
-    def passed(_):
-        asked[0] += sampler.target.account.evaluations > 0.8 * calls
-        return asked[0] > 5
+    def advance(self, kernel, n):
+        for ahead in usual(self, kernel, n):
+            late[0] |= self.steps > 60
+            yield ahead
 
-    calls = whole.report.evaluations
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
-        patch.setattr(Limit, "passed", property(passed))
+        patch.setattr(Recorded, "advance", advance)
+        patch.setattr(Limit, "passed", property(lambda _: late[0]))
         first = sampler.run(until={"probability": MORE}, progress=False)
     assert first.report.out_of_time and first.report.missed
     with warnings.catch_warnings():
@@ -236,7 +232,7 @@ def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, mo
         assert same(whole, sampler.more(until={"probability": MORE}, progress=False))
 
 
-SEARCHING = replace(QUICK, climbs=2500, sought=100.0)  # in every round
+SEARCHING = replace(QUICK, climbs=1000, sought=20.0)  # in every round
 
 
 @pytest.mark.parametrize("when", [2, pytest.param(4, marks=LONG)])
@@ -353,24 +349,24 @@ def test_positions_are_plain_data():
 def test_few_draws_of_a_first_lesson_go_on_as_if_they_had_been_more(tmp_path):
     """A result shows the last ten; what is learned from are all."""
     asked = {"until": None, "chains": 32}
-    whole, first = (run(KINDS["list"](), draws=n, **asked) for n in (100, 10))
+    whole, first = (run(KINDS["list"](), draws=n, **asked) for n in (50, 10))
     first.save(tmp_path / "first.trj")
     for start in (first, trj.load(tmp_path / "first.trj")):
-        assert same(whole, run(KINDS["list"](), until=None, draws=100, start=start))
+        assert same(whole, run(KINDS["list"](), until=None, draws=50, start=start))
 
 
 def test_calls_of_a_folder_are_counted_once(tmp_path):
     """Moves are made again for nothing: no draw is added to a budget that is spent."""
-    asked = {"until": None, "draws": 10**6, "chains": 32, "max_evaluations": 60_000}
+    asked = {"until": None, "draws": 10**6, "chains": 128, "max_evaluations": 60_000}
     first, again = (run(KINDS["list"](), tmp_path, **asked) for _ in range(2))
     assert first.report.budget_spent and again.report.budget_spent
     assert again.raw.n_draws <= first.raw.n_draws + 5
 
 
 def test_a_record_that_memory_has_thinned_ends(monkeypatch):
-    monkeypatch.setattr(recorded, "MOST_NUMBERS", 2**14)
-    result = run(KINDS["list"](), until=None, draws=1000, chains=64)
-    assert result.raw.thin > 1 and result.raw.n_draws * result.raw.thin >= 1000
+    monkeypatch.setattr(recorded, "MOST_NUMBERS", 2**11)
+    result = run(KINDS["list"](), until=None, draws=200, chains=32)
+    assert result.raw.thin > 1 and result.raw.n_draws * result.raw.thin >= 200
 
 
 @pytest.mark.whole
@@ -400,9 +396,9 @@ def test_a_kernel_of_the_user_goes_on_and_another_is_refused(tmp_path):
         return sampler.run(draws, **settings)
 
     made("walk", 40, tmp_path)
-    assert same(made("walk", 90, tmp_path), made("walk", 90))
+    assert same(made("walk", 60, tmp_path), made("walk", 60))
     with pytest.raises(CheckpointError, match="another kernel"):
-        made("other", 120, tmp_path)
+        made("other", 80, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -418,7 +414,7 @@ def test_a_run_that_was_late_before_its_first_draw_goes_on(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Recorded, "advance", advance)
         patch.setattr(Limit, "passed", property(lambda _: late[0]))
-        first = sampler.run(40, chains=16, thin=5, progress=False)
+        first = sampler.run(15, chains=16, thin=3, progress=False)
     assert first.raw.n_draws == 1
-    whole = run(KINDS["list"](), until=None, draws=40, chains=16, thin=5)
-    assert same(whole, sampler.more(draws=39, progress=False))
+    whole = run(KINDS["list"](), until=None, draws=15, chains=16, thin=3)
+    assert same(whole, sampler.more(draws=14, progress=False))
