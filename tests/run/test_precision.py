@@ -85,7 +85,7 @@ def test_a_precision_that_was_stated_is_kept(stated):
 
 
 def test_an_ordinary_target_stays_in_float32():
-    result = trj.TRJSampler(toys.gaussians(), seed=1).run(draws=100, chains=64, progress=False)
+    result = trj.TRJSampler(toys.gaussians(), seed=1).run(draws=40, chains=64, progress=False)
     assert result.raw.theta.dtype == torch.float32 and result.report.precision == ""
 
 
@@ -153,7 +153,7 @@ def test_a_likelihood_that_returns_float32_numbers_too_large_for_them_is_named()
     one = trj.Model("one", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"] + 1e6 / 3)
     sampler = trj.TRJSampler(trj.Target([null, one]), seed=1)
     with pytest.warns(PrecisionWarning, match="of 'null' by .*returns float64 numbers"):
-        sampler.run(draws=100, chains=64, progress=False)
+        sampler.run(draws=40, chains=64, progress=False)
 
 
 COUNTS = torch.tensor([0.0, 3, 1, 5, 2, 0, 7, 2, 1, 4, 9, 0, 3, 2, 1, 6, 2, 0, 3, 4])

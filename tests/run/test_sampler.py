@@ -582,7 +582,7 @@ def test_one_model_alone():
         ]
     )
     sampler = trj.TRJSampler(target, seed=9)
-    sampler.fit(steps=100, batch=128, progress=False)
+    sampler.fit(steps=40, batch=64, progress=False)
     result = sampler.run(150, chains=128, progress=False)
     assert result.model_probabilities(full=True).loc["m", "visits"] == 1
     row = result.summary().loc[("m", "x")]
@@ -595,7 +595,7 @@ def test_one_model_alone():
 
 def test_nothing_but_models_without_parameters():
     models = [trj.Model(n, {}, lambda p, v=v: torch.tensor(v)) for n, v in (("a", 0.0), ("b", 1.0))]
-    result = trj.TRJSampler(trj.Target(models), seed=1).run(500, chains=32, progress=False)
+    result = trj.TRJSampler(trj.Target(models), seed=1).run(100, chains=160, progress=False)
     table = result.model_probabilities(full=True)
     exact = math.e / (1 + math.e)
     assert abs(table.loc["b", "visits"] - exact) < 5 * table.loc["b", "visits_se"]
@@ -640,9 +640,10 @@ def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
     assert "elbo" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # it is a short run
 def test_bars_leave_log_files_alone(capsys):
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)
-    sampler.run(50, chains=64, warmup=20, fit=False)
+    sampler.run(5, chains=8, warmup=5, fit=False)
     assert "sample" not in capsys.readouterr().err
 
 
@@ -670,12 +671,12 @@ def make_interrupting(at):
 
 
 @quiet
-@pytest.mark.parametrize(("at", "least"), [(5, 1), (400, 40)])
+@pytest.mark.parametrize(("at", "least"), [(5, 1), (120, 40)])
 def test_ctrl_c_returns_the_draws_so_far(at, least):
     """In the warm-up, and in a round."""
     sampler = trj.TRJSampler(toys.gaussians(), kernel=make_interrupting(at), seed=1)
     with pytest.warns(InterruptedWarning, match="interrupted after"):
-        result = sampler.run(5000, chains=8, fit=False, progress=False)
+        result = sampler.run(5000, chains=8, warmup=20, fit=False, progress=False)
     assert least <= result.raw.n_draws < 5000 and result.report.interrupted
     assert float(result.model_probabilities(full=True)["visits"].sum()) == pytest.approx(1)
 
@@ -859,10 +860,10 @@ def test_a_kernel_is_a_kernel_or_makes_one():
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # they are short runs
 def test_a_run_reports_itself_alone():
-    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1)
-    first = sampler.run(draws=20, chains=16, progress=False)
+    sampler = trj.TRJSampler(toys.gaussians(), seed=1)
+    first = sampler.run(draws=10, chains=8, progress=False)
     spent = sampler.target.evaluations
-    second = sampler.run(draws=20, chains=16, progress=False)
+    second = sampler.run(draws=10, chains=8, progress=False)
     assert second.report.evaluations == sampler.target.evaluations - spent
     assert first.report.evaluations > 0 and sampler.fit_trace is None
 
