@@ -1,6 +1,7 @@
 """Which runs take rounds though nobody asked for them."""
 
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +17,7 @@ from trjmcmc.errors import ConfigurationError, InterruptedWarning, LimitWarning
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.knowledge import Knowledge
+from trjmcmc.run.plan import Plan
 from trjmcmc.run.price import price
 from trjmcmc.run.recipes import by_importance, lists
 from trjmcmc.run.recipes.base import Known
@@ -89,24 +91,32 @@ def judged(target, **settings):
     return result.report.judged is not None
 
 
-def test_cheap_lists_take_rounds_and_a_seed_has_one_answer():
-    first, again = (trj.TRJSampler(pair(), seed=1).run(progress=False) for _ in range(2))
+@pytest.fixture(scope="module")
+def of_a_pair():
+    """A sampler that nobody has told anything, and its run."""
+    sampler = trj.TRJSampler(pair(), seed=1)
+    return sampler, sampler.run(progress=False)
+
+
+def test_cheap_lists_take_rounds_and_a_seed_has_one_answer(of_a_pair):
+    _, first = of_a_pair
+    again = trj.TRJSampler(pair(), seed=1).run(progress=False)
     assert first.report.judged is not None
     assert torch.equal(first.raw.theta, again.raw.theta)
     assert first.model_probabilities(full=True).equals(again.model_probabilities(full=True))
 
 
-@pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")  # of the sums, and rightly
+@pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # they are short
 @pytest.mark.parametrize(
     "make", [lambda: trj.problems.variable_selection(10), lambda: sums(seen=0.2)[0]]
 )
 def test_subsets_and_components_take_rounds(make):
-    assert judged(make())
+    assert judged(make(), draws=10, chains=64)
 
 
-def test_how_small_a_basin_is_searched_for_can_be_asked_for():
-    sampler = trj.TRJSampler(pair(), seed=1)
-    usual = sampler.run(progress=False).report.judged.detection
+def test_how_small_a_basin_is_searched_for_can_be_asked_for(of_a_pair):
+    sampler, result = of_a_pair
+    usual = result.report.judged.detection
     result = trj.TRJSampler(pair(), seed=1).run(until={"detection": usual / 3}, progress=False)
     assert 0 < result.report.judged.detection <= usual / 3
     with pytest.raises(ConfigurationError, match="for lists of models alone"):
@@ -123,7 +133,7 @@ def by_name(p, active):
     return (p["a"] * torch.arange(1.0, 4.0) * active).sum(-1)
 
 
-def test_components_that_are_not_exchangeable_move_like_items():
+def test_components_that_are_not_exchangeable_move_like_items(clock):
     target = trj.Target(trj.Counts(3, of="a"), {"a": Normal(0.0, 1.0)}, by_name)
     with pytest.warns((LimitWarning, trj.errors.ConvergenceWarning)):
         result = trj.TRJSampler(target, seed=1).run(max_seconds=8.0, progress=False)
@@ -168,7 +178,8 @@ def test_components_of_several_kinds():
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
-def test_dear_subsets_black_boxes_and_limited_targets_have_an_answer():
+def test_dear_subsets_black_boxes_and_limited_targets_have_an_answer(clock):
+    clock.call = 0.02
     x = torch.zeros(100_000, 3)
     dear = trj.Target(
         trj.Subsets([*"abcdef"], of="b"),
@@ -190,8 +201,7 @@ def test_dear_subsets_black_boxes_and_limited_targets_have_an_answer():
 
 def test_dear_evaluations_are_fewer():
     cheap, dear = (
-        recipe_of(pair(rows), trj.run.plan.Plan(), torch.Generator().manual_seed(0))
-        for rows in (1, 10_000)
+        recipe_of(pair(rows), Plan(), torch.Generator().manual_seed(0)) for rows in (1, 10_000)
     )
     known = Known(draws=None, log_mass=None, log_evidence=torch.zeros(8))
     assert cheap.chains == 512 and cheap.climbs(known) == 40_000
@@ -224,7 +234,7 @@ def regressions_of_many_rows(rows):
 def test_dear_lists_begin_with_proposals(generator):
     """A list of 20 000 rows takes a tenth of the evaluations, and is right."""
     target, p = regressions_of_many_rows(20_000)
-    recipe = recipe_of(target, trj.run.plan.Plan(), generator)
+    recipe = recipe_of(target, Plan(), generator)
     known, _ = recipe.begin()
     assert known.proposed and not recipe.climbs(known._replace(poor=True))
     result = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=60.0)
@@ -239,7 +249,7 @@ def test_a_poor_proposal_leaves_populations(generator, monkeypatch):
     """Of a posterior that a few normals do not reach nothing is taken from them."""
     target, _ = regressions_of_many_rows(20_000)
     monkeypatch.setattr(by_importance, "SURE", 0.0)
-    recipe = recipe_of(target, trj.run.plan.Plan(), generator)
+    recipe = recipe_of(target, Plan(), generator)
     known, _ = recipe.begin()
     assert len(known.draws.code) == 2 * recipe.plan.taught
     assert not known.poor and not known.proposed
@@ -348,7 +358,7 @@ def off(result):
 def test_a_trained_map_is_a_move_like_others(fit, monkeypatch):
     """It is measured beside the others, weighs models where it is closer, and is told of."""
     fitted = Knowledge.fit
-    monkeypatch.setattr(Knowledge, "fit", lambda *a, **k: fitted(*a, **k, steps=60, batch=64))
+    monkeypatch.setattr(Knowledge, "fit", lambda *a, **k: fitted(*a, **k, steps=30, batch=64))
     sampler = trj.TRJSampler(pair(), seed=1)
     result = sampler.run(fit=fit, progress=False)
     assert result.report.judged is not None and sampler.fit_trace is not None
@@ -375,8 +385,9 @@ def test_ctrl_c_in_a_training_gives_the_draws_of_a_second(monkeypatch):
 def test_seconds_of_a_training_are_told_once():
     made = trj.TRJSampler(pair(), seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
-    first, more = made.run(progress=False), made.more(draws=5, progress=False)
-    again = made.run(progress=False)
+    first = made.run(draws=10, chains=32, progress=False)
+    more = made.more(draws=5, progress=False)
+    again = made.run(draws=10, chains=32, progress=False)
     assert first.report.seconds["fit"] > 0 and first.report.fit is made.fit_trace
     for later in (more, again):
         assert "fit" not in later.report.seconds and later.report.fit is None
@@ -385,16 +396,17 @@ def test_seconds_of_a_training_are_told_once():
 def test_what_learnt_q_of_the_models_is_sampled_through_it():
     made = trj.TRJSampler(pair(), models=trj.CategoricalWeights, seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
-    result = made.run(draws=20, chains=32, progress=False)
+    result = made.run(draws=10, chains=16, progress=False)
     assert made.models is not None and result.report.variational is not None
     assert "map" in result.report.plan.weights
 
 
 def test_a_map_of_the_user_is_a_move():
-    sampler = trj.TRJSampler(pair(), trj.RealNVP, seed=1)
+    flow = partial(trj.RealNVP, layers=2, hidden=(16,))
+    sampler = trj.TRJSampler(pair(), flow, seed=1)
     result = sampler.run(progress=False)
     assert "map" in result.report.plan.weights and result.report.fit is None
-    again = trj.TRJSampler(pair(), trj.RealNVP, seed=1).run(progress=False)
+    again = trj.TRJSampler(pair(), flow, seed=1).run(progress=False)
     assert torch.equal(result.raw.theta, again.raw.theta)
     assert off(result) < FAR
 
@@ -406,10 +418,12 @@ def test_a_trained_map_moves_subsets_and_components(name):
         if name == "variable_selection"
         else trj.problems.pulses(points=20, true=1, most=2, seed=1)
     )
-    sampler = trj.TRJSampler(target, seed=1)
-    sampler.fit(by="vi", steps=20, batch=64, audit=False, progress=False)
-    result = sampler.run(progress=False, until={"probability": 0.02})
-    plain = trj.TRJSampler(target, seed=2).run(progress=False)
+    settings = {"progress": False, "until": {"probability": 0.02}}
+    few = Plan(chains=128, particles=400, moves=3, climbs=400)
+    sampler = trj.TRJSampler(target, seed=1, policy=few)
+    sampler.fit(by="vi", steps=10, batch=64, audit=False, progress=False)
+    result = sampler.run(**settings)
+    plain = trj.TRJSampler(target, seed=2, policy=few).run(**settings)
     assert "map" in result.report.plan.weights
     ours, others = result.model_probabilities(), plain.model_probabilities()
     gap = (ours["probability"] - others["probability"]).dropna().abs()
@@ -428,7 +442,7 @@ def network(nodes, weight=0.6, seed=0):
     return scores, trj.graphs.target(scores)
 
 
-@pytest.mark.parametrize("nodes", [3, 5, 13])
+@pytest.mark.parametrize("nodes", [3, 5, pytest.param(13, marks=pytest.mark.whole)])
 def test_graphs_are_drawn_anew_in_rounds(nodes):
     """By layers, and by orders from thirteen nodes on."""
     scores, target = network(nodes)
