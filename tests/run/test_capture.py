@@ -11,7 +11,6 @@ from torch.distributions import Gamma, LogNormal, Normal
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import trjmcmc as trj
-from tests.clock import simulated
 from tests.toys import conjugate_subsets, gaussians
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
@@ -30,7 +29,7 @@ from trjmcmc.kernel import (
     accept,
     start,
 )
-from trjmcmc.run import capture, in_rounds, stepper
+from trjmcmc.run import in_rounds, stepper
 from trjmcmc.run.capture import (
     CapturedStep,
     NotTheSame,
@@ -49,8 +48,8 @@ from trjmcmc.run.lowering import (
     short_put,
     short_scatter,
 )
-from trjmcmc.run.stepper import Stepper, capture_pays, worth_having
-from trjmcmc.tape import NotCapturable, tape_now
+from trjmcmc.run.stepper import Stepper
+from trjmcmc.tape import NotCapturable
 
 CHAINS = 12
 
@@ -637,117 +636,6 @@ def test_what_a_likelihood_remembers_of_a_trace_is_not_left_to_it():
 
 
 # ---- whether it pays ------------------------------------------------------------------------
-
-
-def test_a_capture_saves_more_than_it_costs():
-    assert capture_pays(10.0, 0.5, 1.0, 31.0)
-    assert not capture_pays(10.0, 0.5, 1.0, 29.0)
-    assert not capture_pays(10.0, 1.0, 1.0, 1e9)  # nothing is gained
-    assert not capture_pays(10.0, 2.0, 1.0, 1e9)
-    assert not capture_pays(10.0, 0.5, 1.0, 0.0)  # nothing is known of the time ahead
-    assert worth_having(0.5, 1.0) and not worth_having(0.99, 1.0)
-
-
-class Timed:
-    """A way to execute a graph that takes seconds of a simulated clock."""
-
-    def __init__(self, time, capture, step):
-        self.time, self.capture, self.step = time, capture, step
-
-    def __call__(self, graph, given):
-        self.time.seconds += self.capture
-
-        def run(*now):
-            self.time.seconds += self.step
-            return graph(*now)
-
-        return run
-
-
-@pytest.mark.parametrize(
-    ("step", "ahead", "kept"),
-    [(0.001, 1e3, "times as fast"), (0.02, 1e3, "not faster"), (0.001, 1.0, "not captured")],
-)
-def test_the_faster_way_is_kept(monkeypatch, step, ahead, kept):
-    """A step takes ten milliseconds; a traced one less, or more; or there is no time for it."""
-    target = gaussians()
-    plain = RandomWalk.step
-
-    with simulated() as time:
-
-        def slow(self, state, generator):
-            time.seconds += 0.01 if tape_now() is None else 0.0
-            return plain(self, state, generator)
-
-        monkeypatch.setattr(RandomWalk, "step", slow)
-        monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", Timed(time, 1.0, step))])
-        state, generator = begun(target)
-        steps = Stepper(RandomWalk(target), counts, generator, "auto", lambda: ahead)
-        with torch.no_grad():
-            for _ in range(60):
-                state, _ = steps(state)
-            then = time.seconds
-            steps(state)
-        assert time.seconds - then == pytest.approx(step if kept == "times as fast" else 0.01)
-    (line,) = steps.said
-    assert kept in line
-
-
-# seconds of a traced and a compiled step beside plain ones of one second, and what is kept; the
-# last two rows are less than was counted on
-PLANTED = {
-    "both as hoped": (0.7, 0.35, "compiled"),
-    "both far faster": (0.4, 0.2, "compiled"),
-    "compiled alone": (1.0, 0.45, "compiled"),
-    "traced alone": (0.5, 0.49, "traced"),
-    "none": (1.2, 1.0, "plain"),
-}
-
-
-def planted(monkeypatch, traced_step, compiled_step, ahead):
-    """Steps of simulated time until it is over, and what was said."""
-    target, plain = gaussians(), RandomWalk.step
-    with simulated() as time, monkeypatch.context() as patch:
-
-        def slow(self, state, generator):
-            time.seconds += 1.0 if tape_now() is None else 0.0
-            return plain(self, state, generator)
-
-        patch.setattr(RandomWalk, "step", slow)
-        for name, n in {"TRACED_PRICE": 10.0, "MEASURED_STEPS": 5, "IDLE_STEPS": 1}.items():
-            patch.setattr(stepper, name, n)
-        patch.setattr(capture, "CHECKED_STEPS", 1)
-        patch.setattr(capture, "MOST_CHECKED_STEPS", 1)
-        ways = [
-            ("traced", Timed(time, 10.0, traced_step)),
-            ("compiled", Timed(time, 8 * 10.0, compiled_step)),
-        ]
-        patch.setattr(stepper, "_ways", lambda state: ways)
-        state, generator = begun(target, chains=2)
-        end, made = time.seconds + ahead, 0
-        steps = Stepper(RandomWalk(target), counts, generator, "auto", lambda: end - time.seconds)
-        with torch.no_grad():
-            while time.seconds < end:
-                state, _ = steps(state)
-                made += 1
-    return made, steps.said
-
-
-@pytest.mark.parametrize("case", PLANTED)
-@pytest.mark.parametrize("ahead", [15.0, 400.0])
-def test_auto_never_costs_what_it_does_not_save(monkeypatch, case, ahead):
-    """A trace takes 10 s, a compilation 80 s, as the policy counts on."""
-    traced_step, compiled_step, kept = PLANTED[case]
-    made, said = planted(monkeypatch, traced_step, compiled_step, ahead)
-    told = " / ".join(said)
-    if ahead == 15.0:  # 1.5 times 10 s is more than three tenths of it
-        assert made >= ahead and told.startswith("steps not captured")
-    elif kept == "compiled":
-        assert made > 1.1 * ahead and "steps compiled" in told
-    elif kept == "traced":  # the compilation was hoped to be better than it was
-        assert made > ahead and "compiled steps were not faster" in told
-    else:  # what was tried is lost, and no more than the margin allows
-        assert made > 0.6 * ahead and "traced steps were not faster" in told
 
 
 def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):

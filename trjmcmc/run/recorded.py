@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..draws import Draws, Pool
 from ..errors import BudgetError
 from ..estimate.mixing import time_by_memory
@@ -47,7 +46,6 @@ class Recorded:
         tally: Of acceptances since the record began, or since it was put back.
         crossings: Of few models, acceptance probabilities of jumps between these, likewise.
         stepper: Makes the steps of the frozen kernel, captured where that was asked for.
-        ahead: Steps of this round that are left.
     """
 
     recipe: Recipe
@@ -62,7 +60,6 @@ class Recorded:
     tally: Tally = field(init=False)
     crossings: Crossings | None = None
     stepper: Stepper | None = None
-    ahead: int = 0
 
     def begin(self, thin: int = 1) -> None:
         """A record of what is drawn from now on, of every ``thin``-th step."""
@@ -81,7 +78,7 @@ class Recorded:
             names = {k.name for k in kernel.parts() if k.between}
             self.crossings = Crossings(self.recipe.target, len(self.state.code), names)
         self._kernel, stepper = kernel, self._stepper_of(kernel)
-        for self.ahead in reversed(range(n)):
+        for ahead in reversed(range(n)):
             if self.recipe.late:
                 break
             try:
@@ -93,26 +90,20 @@ class Recorded:
             if self.crossings is not None:
                 self.crossings.take(pairs)
             self._keep()
-            yield self.ahead
+            yield ahead
         self.tally.check()
 
     def _stepper_of(self, kernel: Kernel) -> Stepper:
         """Makes its steps; the one of before where it was the same."""
         if self.stepper is None or self.stepper.kernel is not kernel:
-            self._begun, mode = clock.now(), self.recipe.stated.compile
-            self.stepper = Stepper(
-                kernel, self._counts, self.recipe.generator, mode, self._seconds_ahead
-            )
+            mode = self.recipe.stated.compile
+            self.stepper = Stepper(kernel, self._counts, self.recipe.generator, mode)
         return self.stepper
 
     def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
         """What is counted of a step, a function of its argument."""
         pairs = [] if self.crossings is None else self.crossings.pairs(infos)
         return self.tally.rows(infos), pairs
-
-    def _seconds_ahead(self) -> float:
-        """Of this round, at the pace of the steps so far."""
-        return self.ahead * (clock.now() - self._begun) / max(1, self.steps)
 
     @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:

@@ -54,11 +54,11 @@ def check_fit(fit: bool | str, may_train: bool) -> None:
 
 
 def checked_mode(mode: bool | str) -> bool | str:
-    """Whether steps are captured, refused if it is none of the three.
+    """How steps are captured, refused if it is none of the three.
 
     Raises:
         ConfigurationError: It is another.
     """
-    if mode is not True and mode is not False and mode != "auto":
-        raise ConfigurationError(f'compile: expected "auto", True or False, got {mode!r}')
+    if mode is not True and mode is not False and mode != "traced":
+        raise ConfigurationError(f'compile: expected False, True or "traced", got {mode!r}')
     return mode

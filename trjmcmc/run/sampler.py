@@ -64,9 +64,8 @@ class TRJSampler:
             who write another kind of sampler.
         policy: How runs are planned, a :class:`~trjmcmc.run.plan.Plan`, or maps are fitted, a
             :class:`~trjmcmc.run.policy.Policy`; for experts.
-        compile: Trace and compile steps: False, True, or ``"auto"``, where that saves time by
-            measurement, never where a run is saved. To rounding draws are the same. Shards make
-            plain steps.
+        compile: Capture steps: False; ``"traced"``, which takes seconds; True, traced and compiled,
+            which takes minutes. To rounding draws are the same. Shards make plain steps.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -315,7 +314,6 @@ class TRJSampler:
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         check_counts(draws, 1 if chains is None else chains, thin, warmup)
         grid = grid_of(shards, executor)
-        compile = False if self._compile == "auto" and checkpoint else self._compile  # noqa: A001
         saved, begun = saved_in(start) if shards is None else None, clock.now()
         points = None if saved else as_pool(start, self.target.device, self.target.dtype)
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
@@ -341,7 +339,7 @@ class TRJSampler:
                     max_evaluations,
                     points,
                     grid=grid,
-                    compile=compile,
+                    compile=self._compile,
                 ),
                 fit=fit,
                 start=start,
