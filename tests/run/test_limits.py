@@ -84,8 +84,7 @@ def test_a_tempered_run_is_done_in_time(generator, clock):
     target = trj.problems.sinh_arcsinh()
     smc = TemperedSMC(target, target.space.enumerate(), particles=200, generator=generator)
     begun = clock.seconds
-    smc.deadline = begun + 0.5
-    run = smc.run()
+    run = smc.run(deadline=begun + 0.5)
     assert clock.seconds - begun < 0.5 + 20 * clock.call  # moves that were begun are ended
     assert float(run.log_evidence.abs().max()) < 1.0
 

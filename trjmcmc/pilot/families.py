@@ -9,7 +9,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..space.dags import Dags
 from ..target.nodes import Nodes
 from .particles import Particles
@@ -68,7 +67,6 @@ def temper_families(
     replicates: int,
     moves: int,
     generator: torch.Generator,
-    deadline: float = math.inf,
     ended: Callable[[], bool] | None = None,
 ) -> list[Tempered]:
     """Temper each family of each node from its prior, some times over.
@@ -79,19 +77,16 @@ def temper_families(
         particles, moves: Of :class:`~trjmcmc.pilot.smc.TemperedSMC`.
         replicates: Independent runs a family.
         generator: Source of randomness.
-        deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about.
         ended: Whether to be done at once, as of :class:`~trjmcmc.pilot.smc.TemperedSMC`.
     """
     found = []
     for j, target in enumerate(nodes.targets):
         code = nodes.subsets(families[j].nonzero()[:, 0])
-        until = clock.part_of_the_time_left(1 / (len(nodes.targets) - j), deadline)
         run = TemperedSMC(
             target,
             code.repeat_interleave(replicates, 0),
             particles=particles,
             moves=moves,
-            deadline=until,
             ended=ended,
             generator=generator,
         ).run()

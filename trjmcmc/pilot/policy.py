@@ -45,14 +45,9 @@ class TemperingPolicy(Checked):
             error of what is weighed from them.
         most_stored_numbers: Numbers of all kept points beyond which every other point is dropped
             (float32: half a gigabyte).
-        usual_temperatures: Temperatures that a run takes, for planning ahead: more of them keep
-            fewer points of each and leave less time for each.
-        fewest_temperatures_ahead: Temperatures that a limited run reckons with to the end at least.
-        fewest_moves: Moves at each temperature where time is short, at least: resampled points
-            that hardly move are copies.
+        usual_temperatures: Temperatures that a run takes: more of them keep fewer points of each.
         polish_rounds: Rounds of moves at temperature 1 after the first.
         polish_rounds_within_budget: The same where evaluations are limited.
-        gradient_price: Evaluations that a gradient costs until its price is measured.
         most_leapfrog_steps: Leapfrog steps of a trajectory; its length is uniform from half of it.
         walks_a_trajectory: Walks that are given up for a trajectory: about its price.
         trajectory_acceptance: Acceptance rate to which the step of trajectories is tuned: lower
@@ -63,11 +58,8 @@ class TemperingPolicy(Checked):
     most_stored_points: int = 4_000_000
     most_stored_numbers: float = 128_000_000
     usual_temperatures: int = 20
-    fewest_temperatures_ahead: int = 4
-    fewest_moves: int = 2
     polish_rounds: int = 3
     polish_rounds_within_budget: int = 1
-    gradient_price: float = 3.0
     most_leapfrog_steps: int = 8
     walks_a_trajectory: int = 5
     trajectory_acceptance: float = 0.75

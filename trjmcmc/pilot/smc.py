@@ -55,15 +55,13 @@ class TemperedSMC:
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
-        deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about: moves, then
-            temperatures become fewer where time is short.
         ended: Whether to be done at once; asked at every move. What comes after is the shortest
             way to the posterior: the last temperature, without a move.
         generator: Source of randomness.
         policy: How memory, evaluations and time are spent.
 
     Attributes:
-        hurried: Whether a temperature came sooner than ``ess`` allows, for lack of time.
+        hurried: Whether the last temperature came sooner than ``ess`` allows: it was late.
         temperatures: Steps of the temperature so far.
         evaluations: Evaluations of the likelihood so far, gradients included.
 
@@ -99,7 +97,6 @@ class TemperedSMC:
         ess: float = 0.5,
         gradients: bool | None = None,
         budget: int | None = None,
-        deadline: float = math.inf,
         ended: Callable[[], bool] | None = None,
         generator: torch.Generator,
         policy: TemperingPolicy = TemperingPolicy(),
@@ -111,7 +108,7 @@ class TemperedSMC:
             )
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
-        self.deadline, self.policy = deadline, policy
+        self.deadline, self.policy = math.inf, policy
         self._ended = ended or (lambda: False)
         frugal = budget is not None
         self.polish = policy.polish_rounds_within_budget if frugal else policy.polish_rounds
@@ -131,19 +128,17 @@ class TemperedSMC:
         self._polished = 0
         self._proposal: Proposal | None = None  # whose evaluation is under way
         self._evaluated: list[tuple[Tensor, Tensor]] = []  # chunks of it that are done
-        self._pace: dict[str, float] = {}  # seconds of a move by kind
 
     # ---- the loop ---------------------------------------------------------------------------
 
-    def run(self, *, deadline: float | None = None, progress: bool = False) -> Particles:
+    def run(self, *, deadline: float = math.inf, progress: bool = False) -> Particles:
         """Go on to the posterior.
 
         Arguments:
-            deadline: Time by :func:`trjmcmc.clock.now` at which to be done from now on; that of the
-                constructor if omitted.
+            deadline: Time by :func:`trjmcmc.clock.now` from which it takes the shortest way.
             progress: Show a bar.
         """
-        self.deadline = self.deadline if deadline is None else deadline
+        self.deadline = deadline
         with (
             torch.no_grad(),
             progress_bar(progress, total=1.0, desc="pilot", bar_format=BAR) as bar,
@@ -186,7 +181,6 @@ class TemperedSMC:
         if self._proposal is None:  # else a likelihood failed here before
             theta = self.target.sample_prior(self.code.repeat_interleave(n, 0), self.generator)
             self._proposal = Proposal(theta.view(m, n, -1))
-        begun = clock.now()
         theta = self._proposal.theta
         usable = theta.isfinite().all(-1)
         theta = torch.where(usable[..., None], theta, 0.0)
@@ -195,7 +189,6 @@ class TemperedSMC:
         log_likelihood = torch.where(usable, log_likelihood, -math.inf)
         found = Population.of_draws(theta, log_prior, log_likelihood)
         self._proposal = None
-        self._pace["prior"] = clock.now() - begun
         return found
 
     def _next_generation(self, last: Population) -> Generation:
@@ -208,11 +201,12 @@ class TemperedSMC:
                 f"model {label!r}: none of {weight.shape[1]} {start} draws has a finite likelihood"
             )
         step = next_step(log_likelihood, weight, last.temper, self.ess)
-        schedule = self._within_time(self._schedule())
-        if (left := self._temperatures_left(schedule)) < math.inf:
-            forced = _forced(last.temper, left)
-            self.hurried |= math.isfinite(self.deadline) and bool((forced > step).any())
-            step = torch.maximum(step, forced)
+        schedule = self._schedule()
+        if self._late:
+            self.hurried |= bool((1 - last.temper > step).any())
+            step = 1 - last.temper
+        elif self.budget is not None:
+            step = torch.maximum(step, _forced(last.temper, self._temperatures_left(schedule)))
         log_weight = weight.log() + torch.where(weight > 0, step * log_likelihood, 0.0)
         self.log_evidence += log_weight.logsumexp(1)
         self.temperatures += 1
@@ -238,49 +232,20 @@ class TemperedSMC:
             return ["trajectory", "walk"] * few
         return ["walk"] * self.moves + ["trajectory"]
 
-    def _within_time(self, schedule: list[str]) -> list[str]:
-        """As many of the moves as there is time for at each of the temperatures ahead."""
-        if math.isinf(self.deadline):
-            return schedule
-        usual = self.policy.usual_temperatures - self.temperatures
-        ahead = max(self.policy.fewest_temperatures_ahead, usual)
-        each = max(0.0, self.deadline - clock.now()) / ahead
-        if self._seconds(schedule) <= each:
-            return schedule
-        if self._seconds(["trajectory"]) > each / 2:
-            schedule = ["walk"] * self.moves
-        moves = int(len(schedule) * each / self._seconds(schedule))
-        return schedule[: max(self.policy.fewest_moves, moves)]
-
-    def _seconds(self, schedule: list[str]) -> float:
-        """Seconds that some moves take, from those made so far."""
-        walk = self._pace.get("walk", self._pace.get("prior", 0.0) / (1 + self.moves))
-        gradients = self.policy.most_leapfrog_steps * self.policy.gradient_price
-        guess = {"walk": walk, "trajectory": gradients * walk}
-        return sum(self._pace.get(kind, guess[kind]) for kind in schedule)
-
     def _temperatures_left(self, schedule: list[str]) -> float:
-        """How many temperatures budget and deadline leave room for, those at 1 not counted."""
-        left = 0.0 if self._ended() else math.inf
-        if self.budget is not None:
-            leaps = self.policy.most_leapfrog_steps + 2
-            each = sum(leaps if kind == "trajectory" else 1 for kind in schedule)
-            spent = len(self.code) * self.particles * each
-            left = (self.budget - self.evaluations) // spent - self.polish
-        if not math.isinf(self.deadline):
-            room = self.deadline - clock.now()
-            left = min(left, room // max(self._seconds(schedule), 1e-9))
-        return left
+        """How many temperatures the budget leaves room for, those at 1 not counted."""
+        assert self.budget is not None
+        leaps = self.policy.most_leapfrog_steps + 2
+        each = sum(leaps if kind == "trajectory" else 1 for kind in schedule)
+        spent = len(self.code) * self.particles * each
+        return (self.budget - self.evaluations) // spent - self.polish
 
     # ---- moves ------------------------------------------------------------------------------
 
     def _make_moves(self, now: Generation) -> None:
         """The moves of a temperature, or as many as there is time for."""
         while not now.complete:
-            begun = clock.now()
-            kind = now.schedule[now.done]
-            self._move(now, kind)
-            self._pace[kind] = clock.now() - begun
+            self._move(now, now.schedule[now.done])
             if self._late:
                 now.cut()
         pay = now.trajectories_pay

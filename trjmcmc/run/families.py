@@ -50,7 +50,6 @@ def by_tempering(
     nodes: Nodes,
     families: Tensor,
     generator: torch.Generator,
-    deadline: float,
     policy: GraphPolicy,
     ended: Callable[[], bool] | None = None,
 ) -> Families:
@@ -60,7 +59,6 @@ def by_tempering(
         nodes: The equations.
         families: Which there are.
         generator: Source of randomness.
-        deadline: Time by :func:`trjmcmc.clock.now` at which to be done, about.
         policy: How many particles.
         ended: Whether to be done at once.
     """
@@ -72,7 +70,6 @@ def by_tempering(
         replicates=policy.replicates,
         moves=policy.moves,
         generator=generator,
-        deadline=deadline,
         ended=ended,
     )
     for target, tempered in zip(nodes.targets, found, strict=True):

@@ -69,7 +69,7 @@ class Equations(Recipe):
             if share > NUMBERS.least_effective or int(listed.sum()) > NUMBERS.most_tempered:
                 return normals
         try:
-            return by_tempering(nodes, listed, g, math.inf, NUMBERS, ended=lambda: self.late)
+            return by_tempering(nodes, listed, g, NUMBERS, ended=lambda: self.late)
         except (TargetError, ConvergenceError):  # the prior reaches where nothing is possible
             if normals is None:
                 raise
