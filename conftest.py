@@ -5,10 +5,7 @@ import torch
 
 from tests import other_seeds
 from tests.clock import clock  # noqa: F401
-from tests.small import small_plan, small_policy
-from trjmcmc.run import in_rounds, sampler
-from trjmcmc.run.plan import Plan
-from trjmcmc.run.policy import Policy
+from tests.small import plan_as_usual, plan_small
 
 TIMED = ("compare_samplers",)  # examples that spend a budget in full, which passes quickly
 
@@ -56,8 +53,7 @@ def examples_run_on_simulated_time(request):
 def runs_are_planned_small():
     """Examples and tests take small pilot runs; what a module's tests share too."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampler, "Policy", small_policy)
-        patch.setattr(in_rounds, "Plan", small_plan)
+        plan_small(patch)
         yield
 
 
@@ -65,5 +61,4 @@ def runs_are_planned_small():
 def or_as_users_have_them(request, monkeypatch):
     """The mark ``planned``: for tests that ask how a run plans itself."""
     if request.node.get_closest_marker("planned") is not None:
-        monkeypatch.setattr(sampler, "Policy", Policy)
-        monkeypatch.setattr(in_rounds, "Plan", Plan)
+        plan_as_usual(monkeypatch)

@@ -31,7 +31,7 @@ import torch
 
 import trjmcmc as trj
 from benchmarks.same_draws import components, pair
-from tests.small import small_policy
+from tests.small import small_plan
 from trjmcmc import clock
 from trjmcmc.checkpoint.events import read_events
 from trjmcmc.run import rounds_saved
@@ -48,7 +48,7 @@ def run(problem: str, draws: int, folder: Path | None) -> trj.Result:
     make, settings = PROBLEMS[problem]
     with warnings.catch_warnings(), clock.read_from(time.process_time):
         warnings.simplefilter("ignore")
-        return trj.TRJSampler(make(), seed=3, policy=small_policy()).run(
+        return trj.TRJSampler(make(), seed=3, plan=small_plan()).run(
             draws=draws, chains=32, warmup=30, progress=False, checkpoint=folder, **settings
         )
 

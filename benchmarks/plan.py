@@ -144,7 +144,7 @@ def row(problem: str, settings: str, seed: int, plan: Plan, limit: float) -> dic
     ):
         warnings.simplefilter("always")
         begun = time.process_time()
-        sampler = trj.TRJSampler(target, seed=seed, policy=plan)
+        sampler = trj.TRJSampler(target, seed=seed, plan=plan)
         result = sampler.run(until={"probability": ERROR}, max_seconds=limit, progress=False)
         seconds = time.process_time() - begun
     table, known = answer(result)

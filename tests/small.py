@@ -1,38 +1,50 @@
-"""A plan for the runs of tests that do not ask how a run plans itself."""
+"""Small plans for the runs of tests that do not ask how a run plans itself."""
 
-from dataclasses import replace
+from importlib import import_module
 
+from trjmcmc.fit import trainer
+from trjmcmc.pilot import audit, smc, survey
+from trjmcmc.run import in_rounds, maps
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.policy import Policy
 
+train = import_module("trjmcmc.fit.train")  # the room has its function by that name
 
-def small_policy():
-    """The default policy, with small maps, and pilot runs, fits and climbs of a second's work."""
-    usual = Policy()
-    survey = usual.fit.survey
-    audit = replace(
-        survey.audit,
-        particles_in_all=6000,
-        most_particles=400,
-        moves=10,
-        longest_seconds=10.0,
-        scored_draws=1000,
-        draws_per_model=10_000,
-        tempering=replace(survey.audit.tempering, polish_rounds=1),
-    )
-    fit = replace(
-        usual.fit,
-        evaluations_a_training_draw=5,
-        training=replace(usual.fit.training, steps=200, batch=256),
-        survey=replace(survey, moves=10, mode_draws=500, audit=audit),
-    )
-    return replace(
-        usual,
-        fit=fit,
-        maps=replace(usual.maps, layers=4, hidden=(16,), layers_in_laplace=2),
-    )
+SMALL = (
+    (maps, "LAYERS", 4),
+    (maps, "HIDDEN", (16,)),
+    (maps, "LAYERS_IN_LAPLACE", 2),
+    (audit, "PARTICLES", 6000),
+    (audit, "MOST_PARTICLES", 400),
+    (audit, "LONGEST_SECONDS", 10.0),
+    (audit, "SCORED_DRAWS", 1000),
+    (audit, "DRAWS_PER_MODEL", 10_000),
+    (audit, "MOVES", 10),
+    (survey, "MOVES", 10),
+    (survey, "MODE_DRAWS", 500),
+    (smc, "POLISH", 1),
+    (train, "STEPS", 200),
+    (train, "BATCH", 256),
+    (trainer, "STEPS", 200),
+    (trainer, "BATCH", 256),
+    (trainer, "EVALUATIONS_A_DRAW", 5),
+)
+USUAL = tuple((module, name, getattr(module, name)) for module, name, _ in SMALL)
 
 
 def small_plan():
     """The default plan of rounds, with smaller populations and shorter searches."""
     return Plan(particles=1600, moves=6, climbs=2000)
+
+
+def plan_small(patch):
+    """Runs and fits of a second's work, small maps."""
+    patch.setattr(in_rounds, "Plan", small_plan)
+    for module, name, value in SMALL:
+        patch.setattr(module, name, value)
+
+
+def plan_as_usual(patch):
+    """As users have them."""
+    patch.setattr(in_rounds, "Plan", Plan)
+    for module, name, value in USUAL:
+        patch.setattr(module, name, value)

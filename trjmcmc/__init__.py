@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .result.variational import Variational
     from .run.even_counts import evidences_of_counts
     from .run.loaded import load
-    from .run.policy import Policy
     from .run.sampler import TRJSampler
     from .space.base import Space
     from .space.counts import Counts
@@ -92,7 +91,6 @@ __all__ = [
     "Ordered",
     "OrderedDags",
     "PerModel",
-    "Policy",
     "RealNVP",
     "Result",
     "Space",
@@ -161,7 +159,6 @@ _MODULE_OF = {  # where the names above are defined; the others are folders
     "OrderedDags": "space.ordered_dags",
     "PerModel": "transport.per_model",
     "evidences_of_counts": "run.even_counts",
-    "Policy": "run.policy",
     "RealNVP": "transport.realnvp",
     "Result": "result.result",
     "Space": "space.base",

@@ -8,17 +8,7 @@ from typing import Any
 
 from .errors import ConfigurationError
 
-MAY_BE_ZERO = {
-    "reopenings",
-    "late_reopenings",
-    "rounds",
-    "fits",
-    "most_mends",
-    "polish_rounds",
-    "polish_rounds_within_budget",
-    "climbing_steps",
-    "summit_steps",
-}
+MAY_BE_ZERO = {"rounds", "climbs", "most_climbs", "learned"}
 
 
 class Checked:

@@ -5,26 +5,27 @@ import torch
 
 import trjmcmc as trj
 from tests import toys
+from tests.small import train
 from trjmcmc.draws import Pool
-from trjmcmc.fit.policy import TrainerPolicy, TrainingPolicy
+from trjmcmc.fit import trainer as training
 from trjmcmc.fit.standardise import moments
 from trjmcmc.fit.trainer import Trainer
-from trjmcmc.pilot.policy import AuditPolicy, SurveyPolicy
-
-SMALL = TrainerPolicy(
-    most_mends=0,
-    training=TrainingPolicy(window_steps=10),
-    survey=SurveyPolicy(
-        mode_draws=100,
-        audit=AuditPolicy(most_particles=100, scored_draws=200, draws_per_model=2000),
-    ),
-)
+from trjmcmc.pilot import audit, survey
 
 
 @pytest.fixture
-def trainer(generator):
+def trainer(generator, monkeypatch):
+    for module, name, value in (
+        (training, "MOST_MENDS", 0),
+        (train, "WINDOW", 10),
+        (survey, "MODE_DRAWS", 100),
+        (audit, "MOST_PARTICLES", 100),
+        (audit, "SCORED_DRAWS", 200),
+        (audit, "DRAWS_PER_MODEL", 2000),
+    ):
+        monkeypatch.setattr(module, name, value)
     target = toys.gaussians()
-    return Trainer(target, trj.CosmicFlow(target.space, seed=1), generator, policy=SMALL)
+    return Trainer(target, trj.CosmicFlow(target.space, seed=1), generator)
 
 
 def quick(trainer, **settings):
@@ -46,7 +47,7 @@ def test_what_was_fitted_does_not_change(trainer):
     assert trainer.fitted is kept and kept.score is None and second.score is not None
 
 
-def test_numbers_of_a_fit_are_those_of_its_policy(trainer):
+def test_numbers_of_a_fit_are_those_of_its_constants(trainer):
     fitted = quick(trainer)
     assert fitted.trace.step == [10, 20]
     assert fitted.audit.particles == 100

@@ -40,7 +40,6 @@ from trjmcmc.kernel import start
 from trjmcmc.plot.samplers import plot_repeats
 from trjmcmc.problems.variable_selection import _simulated
 from trjmcmc.result.report import RunReport
-from trjmcmc.run.policy import Policy
 
 matplotlib.use("Agg")
 
@@ -421,7 +420,7 @@ def test_a_doubtful_evidence_that_takes_all_is_an_error_of_all():
 @pytest.fixture(scope="module")
 def regression():
     target = toys.conjugate_subsets(p=4, n=30)
-    sampler = trj.TRJSampler(target, seed=3, policy=Policy())  # as users have it: all routes
+    sampler = trj.TRJSampler(target, seed=3)
     return target, sampler.run(draws=600, progress=False)
 
 

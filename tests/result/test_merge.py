@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
-from tests.small import small_policy
+from tests.small import small_plan
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.between import run_gaps
@@ -91,7 +91,7 @@ def test_runs_planted_in_different_modes_raise_the_warning():
         start = trj.fit.Pool(
             torch.zeros(32, 1, dtype=torch.long), torch.full((32, 1), mode / 10), torch.zeros(32)
         )
-        sampler = trj.TRJSampler(target, kernel=kernel, seed=seed, policy=small_policy())
+        sampler = trj.TRJSampler(target, kernel=kernel, seed=seed, plan=small_plan())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             theta = target.unconstrain("one", {"x": torch.full((32,), mode)})
@@ -178,7 +178,7 @@ def counts(y, dtype=torch.float32):
 
 
 def short(target, seed):
-    sampler = trj.TRJSampler(target, seed=seed, policy=small_policy())
+    sampler = trj.TRJSampler(target, seed=seed, plan=small_plan())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return sampler.run(draws=30, chains=32, warmup=10, fit=False, **QUIET)

@@ -31,7 +31,7 @@ QUICK = Plan(particles=1600, moves=6, climbs=2000)
 
 
 def sampled(target, seed=1, **settings):
-    sampler = trj.TRJSampler(target, seed=seed, policy=QUICK)
+    sampler = trj.TRJSampler(target, seed=seed, plan=QUICK)
     return sampler, sampler.run(progress=False, **settings)
 
 
@@ -80,7 +80,7 @@ def test_probabilities_and_evidences_are_right(whole):
 def test_a_limit_gives_the_beginning_of_the_run(whole):
     """By a clock that jumps at the second look: the first one's draws, and errors that cover."""
     _, result = whole
-    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, policy=QUICK)
+    sampler = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1, plan=QUICK)
     ticks = iter(range(10**9))
     with clock.read_from(lambda: float(next(ticks))), pytest.warns(ConvergenceWarning) as said:
         early = sampler.run(max_seconds=1.0, progress=False)
@@ -385,7 +385,7 @@ def test_a_density_that_fails_brings_the_draws_so_far(after):
         return value * math.nan if calls[0] > after else value
 
     models = [trj.Model(n, {"x": Normal(0.0, s)}, log_likelihood) for n, s in (("a", 1), ("b", 3))]
-    sampler, calls[0] = trj.TRJSampler(trj.Target(models), seed=1, policy=QUICK), 0
+    sampler, calls[0] = trj.TRJSampler(trj.Target(models), seed=1, plan=QUICK), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TRJWarning)
         with pytest.raises(NonFiniteError) as failed:

@@ -16,8 +16,8 @@ from benchmarks.limits import many_models
 from tests import toys
 from trjmcmc.clock import read_from
 from trjmcmc.errors import InterruptedWarning
+from trjmcmc.pilot import smc as tempering
 from trjmcmc.pilot.audit import Audit
-from trjmcmc.pilot.policy import TemperingPolicy
 from trjmcmc.pilot.smc import TemperedSMC
 
 pytestmark = pytest.mark.planned
@@ -111,17 +111,17 @@ def test_moves_that_were_not_made_leave_the_weights_whole(generator):
     assert torch.allclose(now.weight.sum(1), torch.ones(2, dtype=torch.float64))
 
 
-def test_stored_points_are_bounded(generator):
+def test_stored_points_are_bounded(generator, monkeypatch):
     target = trj.problems.sinh_arcsinh()
 
     def evidence(most):
+        monkeypatch.setattr(tempering, "STORED_NUMBERS", most)
         smc = TemperedSMC(
             target,
             target.space.enumerate(),
             particles=2000,
             moves=10,
             generator=generator,
-            policy=TemperingPolicy(most_stored_numbers=most),
         )
         run = smc.run()
         index = run.draw(torch.ones(2000, dtype=torch.long), generator)

@@ -69,7 +69,7 @@ def at_each_step(monkeypatch):
 
 
 def run(target, folder=None, *, seed=3, plan=QUICK, error=ENOUGH, **settings):
-    sampler = trj.TRJSampler(target, seed=seed, policy=plan)
+    sampler = trj.TRJSampler(target, seed=seed, plan=plan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         settings = {"until": {"probability": error}, "max_seconds": 600} | settings
@@ -161,7 +161,7 @@ def test_a_full_disk_is_told_once(tmp_path, monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr(trj.checkpoint.folder, "replace_file", full)
-    sampler = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK)
+    sampler = trj.TRJSampler(KINDS["list"](), seed=3, plan=QUICK)
     with pytest.warns(CheckpointWarning, match="nothing more is saved") as said:
         found = sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
     assert sum(w.category is CheckpointWarning for w in said) == 1
@@ -192,7 +192,7 @@ def test_a_result_goes_on_as_if_it_had_not_ended(kind, tmp_path):
 def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
     """Its last round is made to the end first."""
     whole, late = whole_run("list", MORE), [False]
-    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), Recorded.advance
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, plan=QUICK), Recorded.advance
 
     def advance(self, kernel, n):
         for ahead in usual(self, kernel, n):
@@ -215,7 +215,7 @@ def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
 @pytest.mark.parametrize("error", [trj.errors.BudgetError, KeyboardInterrupt])
 def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, monkeypatch):
     whole, fails = whole_run("list", MORE), [True]
-    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), Recorded.advance
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, plan=QUICK), Recorded.advance
 
     def advance(self, kernel, n):
         for ahead in usual(self, kernel, n):
@@ -238,7 +238,7 @@ SEARCHING = replace(QUICK, climbs=1000, sought=20.0)  # in every round
 @pytest.mark.parametrize("when", [2, pytest.param(4, marks=LONG)])
 def test_a_run_that_was_late_in_a_search_goes_on_as_if_it_had_not_been(when, monkeypatch):
     whole = run(KINDS["list"](), plan=SEARCHING, error=MORE)
-    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, policy=SEARCHING), Lists.search
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, plan=SEARCHING), Lists.search
     searches, late = [0], [False]
 
     def search(self, *settings):
@@ -294,7 +294,7 @@ def test_what_a_folder_shows_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_folder_is_anybodys_once_its_run_has_ended(tmp_path):
-    sampler = trj.TRJSampler(pair(), seed=3, policy=QUICK)
+    sampler = trj.TRJSampler(pair(), seed=3, plan=QUICK)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
@@ -404,7 +404,7 @@ def test_a_kernel_of_the_user_goes_on_and_another_is_refused(tmp_path):
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_run_that_was_late_before_its_first_draw_goes_on(monkeypatch):
     """Where it stood is shown, and is no draw."""
-    sampler, late = trj.TRJSampler(KINDS["list"](), seed=3, policy=QUICK), [False]
+    sampler, late = trj.TRJSampler(KINDS["list"](), seed=3, plan=QUICK), [False]
     usual = Recorded.advance
 
     def advance(self, kernel, n):

@@ -151,7 +151,7 @@ def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypa
     with warnings.catch_warnings(record=True) as said, pytest.raises(Killed):
         warnings.simplefilter("always")
         monkeypatch.setattr(rounds_saved.RoundsSaver, "guarded", from_the_fifth)
-        sampler = trj.TRJSampler(LIST(), seed=3, policy=QUICK)
+        sampler = trj.TRJSampler(LIST(), seed=3, plan=QUICK)
         sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
     monkeypatch.undo()
     told = [w for w in said if issubclass(w.category, CheckpointWarning)]
@@ -166,7 +166,7 @@ def test_a_folder_that_is_read_only(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr("trjmcmc.checkpoint.lock.os.open", refuses)
-    sampler = trj.TRJSampler(LIST(), seed=3, policy=QUICK)
+    sampler = trj.TRJSampler(LIST(), seed=3, plan=QUICK)
     with pytest.warns(CheckpointWarning, match="Read-only file system.*goes on unsaved"):
         sampler.run(5, chains=8, checkpoint=tmp_path, progress=False)
 
@@ -190,7 +190,7 @@ def test_events_tell_what_happens_to_a_run(tmp_path, monkeypatch):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    sampler = trj.TRJSampler(LIST(), seed=3, policy=QUICK)
+    sampler = trj.TRJSampler(LIST(), seed=3, plan=QUICK)
     with pytest.warns(CheckpointWarning, match="goes on unsaved"):
         sampler.run(5, chains=8, checkpoint=tmp_path / "file" / "run", progress=False)
 

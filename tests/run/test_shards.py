@@ -61,7 +61,7 @@ def walk(target):
 def run(target=None, shards=4, executor=None, draws=18, *, seed=3, kernel=births, **settings):
     target = pair() if target is None else target
     kernel = None if kernel is None else kernel(target)
-    sampler = trj.TRJSampler(target, kernel=kernel, seed=seed, policy=small_plan())
+    sampler = trj.TRJSampler(target, kernel=kernel, seed=seed, plan=small_plan())
     with warnings.catch_warnings():
         for category in ("Convergence", "Coverage", "Disagreement", "Limit"):
             warnings.simplefilter("ignore", getattr(trj.errors, f"{category}Warning"))

@@ -8,7 +8,6 @@ import torch
 
 from ..draws import Pool
 from ..fit.objective import ForwardKL
-from ..fit.policy import TrainingPolicy
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..pilot.audit import Audit
@@ -75,7 +74,6 @@ def cover(
     rate: float,
     patience: int,
     progress: bool,
-    training: TrainingPolicy = TrainingPolicy(),
 ) -> FitTrace:
     """Train a map on draws by maximum likelihood, in place: it then covers what they show.
 
@@ -88,7 +86,6 @@ def cover(
         generator: Source of randomness.
         steps, batch, rate, patience: Of the training.
         progress: Show a bar.
-        training: How training runs go.
     """
     theta, learner, precision = pool.theta, transport, None
     if isinstance(transport, Whitened):
@@ -105,7 +102,6 @@ def cover(
         generator=generator,
         progress=progress,
         label="cover",
-        policy=training,
     )
     if precision is not None:
         learner.to(precision)

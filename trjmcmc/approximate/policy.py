@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..checks import Checked
-from ..fit.policy import TrainingPolicy
-from ..pilot.policy import SurveyPolicy
 
 
 @dataclass(frozen=True)
@@ -84,8 +82,6 @@ class ApproximationPolicy(Checked):
             in 2 to 20 dimensions, in a second and 300 000 evaluations.
         searched_share: Share of the evaluations that these climbs take at most, once.
         answer_draws: Draws that the answer is made of.
-        training: How training runs go.
-        survey: How pilot runs are sized and read.
     """
 
     particles: int = 250
@@ -133,5 +129,3 @@ class ApproximationPolicy(Checked):
     searched_draws: int = 20_000
     searched_share: float = 0.3
     answer_draws: int = 10_000
-    training: TrainingPolicy = TrainingPolicy()
-    survey: SurveyPolicy = SurveyPolicy()

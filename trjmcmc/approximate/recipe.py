@@ -225,7 +225,7 @@ class Recipe:
 
     def _pilot(self) -> None:
         p = self.policy
-        pilot = PilotRuns(self.target, self.generator, p.survey)
+        pilot = PilotRuns(self.target, self.generator)
         most = int(min(p.pilot_share * self.most, 1e12))
         many = max(50, p.particles // math.ceil(len(self.codes) ** 0.5))
         audit = Audit(
@@ -234,7 +234,6 @@ class Recipe:
             particles=max(2, min(many, most // (FEWEST_MOVES * REPLICATES * len(self.codes)))),
             moves=p.moves,
             generator=self.generator,
-            policy=p.survey.audit,
         )
         if pilot.grow(audit, most, limit=most, progress=self.progress):
             pilot.grow(audit, most, progress=self.progress)  # until its halves agree
@@ -422,7 +421,6 @@ class Recipe:
             rate=p.exact_rate if exact else p.cover_rate,
             patience=p.exact_patience if exact else p.cover_patience,
             progress=self.progress,
-            training=p.training,
         )
 
     def _polished(self, transport: Transport, *, near: bool = False) -> Transport:
@@ -491,7 +489,6 @@ class Recipe:
             generator=self.generator,
             progress=self.progress,
             label="polish",
-            policy=self.policy.training,
         )
 
     # ---- judgement ----------------------------------------------------------------------------

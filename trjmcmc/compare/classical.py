@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import zuko
+from torch import Tensor
 
 from .. import clock
 from ..draws import Pool
@@ -16,7 +17,7 @@ from ..errors import ConfigurationError
 from ..fit.fitted import Fitted
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
-from ..fit.standardise import moments
+from ..fit.standardise import moments, typical_scale
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..fit.trainer import Trainer
@@ -31,6 +32,7 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.base import IndexProposal
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
+from ..pilot.audit import REPLICATES
 from ..run.sampler import TRJSampler
 from ..run.strategy import WithKernel
 from ..space.base import Space
@@ -45,9 +47,11 @@ WALKS = 4  # random walks between two jumps of a classical sampler
 
 SWITCH_SCALE = 10.0  # of the saturated space: N(0, 100), as in Brooks et al. and Davies et al.
 
-Fit = Mapping[str, Any]  # arguments of a training: its policy, and a deadline
+Fit = Mapping[str, Any]  # arguments of a training: a deadline
 
 DEPTH, WIDTH = 8, 256  # of the maps that are trained without pilot draws
+
+PARTICLES, MOVES = 2400, 20  # of the pilot run: of all models and replicates; at each temperature
 
 NORMALS = {"components": 16, "draws": 10_000}  # a model
 
@@ -113,6 +117,7 @@ class Classical(WithKernel):
     def __init__(self, method: str) -> None:
         self.method = method
         self._jump: Kernel | None = None
+        self._scale: Tensor | float = 1.0
 
     def fit(
         self,
@@ -124,22 +129,31 @@ class Classical(WithKernel):
     ) -> Fitted:
         """Fit the jump; of the settings only a deadline and the bar matter."""
         begun, target, method = clock.now(), trainer.target, METHODS[self.method]
-        known = trainer.survey(progress=progress)
-        pool = None
-        if method.pilot:
-            if known.audit is None:
-                raise ConfigurationError(f"{self.method}: no pilot run was possible")
-            pool = known.audit.pool()
-        fit = {"policy": trainer.policy.training, "deadline": deadline}
-        self._jump = method.make(target, pool, trainer.generator, fit)
-        spent = clock.now() - begun - known.seconds.get("survey", 0.0)
-        seconds = {**known.seconds, "fit": spent}
-        return trainer.keep(replace(known, trace=FitTrace(), seconds=seconds))
+        pool = self._pilot(trainer, progress)
+        if pool is None and method.pilot:
+            raise ConfigurationError(f"{self.method}: no pilot run was possible")
+        self._jump = method.make(target, pool, trainer.generator, {"deadline": deadline})
+        seconds = {**trainer.fitted.seconds, "fit": clock.now() - begun}
+        return trainer.keep(replace(trainer.fitted, trace=FitTrace(), seconds=seconds))
+
+    def _pilot(self, trainer: Trainer, progress: bool) -> Pool | None:
+        """Draws of a tempered run of each of few models, after which steps are as long."""
+        target = trainer.target
+        if not target.space.few or not target.dim:
+            return None
+        codes = target.space.enumerate()
+        each = max(25, min(300, PARTICLES // (REPLICATES * len(codes))))
+        audit = trainer.pilot.planned(codes, particles=each, moves=MOVES)
+        if not trainer.pilot.grow(audit, 0, progress=progress):
+            return None
+        active, draws = target.space.active(codes), audit.pool(whole=True)
+        self._scale = typical_scale(moments(draws, codes, active)[1], active)
+        return audit.pool()
 
     def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
-            return Cycle([self._jump, (RandomWalk(target, scale=fitted.scale), WALKS)])
+            return Cycle([self._jump, (RandomWalk(target, scale=self._scale), WALKS)])
         births = [BirthDeath(target, uniform_proposal(target))] if target.space.several else []
         return Cycle([*births, RandomWalk(target)])
 

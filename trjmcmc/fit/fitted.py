@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from torch import Tensor
-
 from ..pilot.audit import Audit
 from ..pilot.modes import Modes
 from ..pilot.report import Score
@@ -29,7 +27,6 @@ class Fitted:
         score: What shares of the audited posteriors the map covers, or None.
         mended: How often the last fit was repeated because of the audit.
         modes: Modes of each audited model.
-        scale: Typical width of each slot, shape (D,).
         weights: The distribution over models that was learnt beside the map, or None.
         seconds: Wall time by stage.
     """
@@ -41,6 +38,5 @@ class Fitted:
     score: Score | None = None
     mended: int = 0
     modes: tuple[Modes, ...] = ()
-    scale: Tensor | float = 1.0
     weights: ModelWeights | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)

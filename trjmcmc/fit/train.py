@@ -25,9 +25,12 @@ from ..errors import (
 from ..progress import progress_bar
 from ..transport.base import Transport
 from .objective import Losses, Objective
-from .policy import TrainingPolicy
 from .schedule import SCHEDULES, Schedule, check_schedule
 from .trace import FitTrace
+
+STEPS, BATCH = 2000, 512  # most steps, and draws of each, where they are omitted
+
+WINDOW = 50  # steps that the objective is averaged over: more see smaller improvements, and later
 
 REPORTED = 0.01  # share of draws or steps without a finite gradient that is worth a warning
 
@@ -46,7 +49,6 @@ def train(
     generator: torch.Generator,
     progress: bool = True,
     label: str = "fit",
-    policy: TrainingPolicy = TrainingPolicy(),
 ) -> FitTrace:
     """Train a map by stochastic gradients.
 
@@ -69,7 +71,6 @@ def train(
         generator: The only source of randomness.
         progress: Show a bar with the objective and the time left.
         label: What the bar is called.
-        policy: What is omitted, and windows.
 
     Returns:
         The trace. Ctrl-C ends the fit, keeps the best map so far and warns.
@@ -81,8 +82,8 @@ def train(
         Adam: Kingma & Ba (2015), https://arxiv.org/abs/1412.6980; halved rates: Yin & Jiao,
         https://arxiv.org/abs/2512.12742, who take 1e-4 and batches of 256
     """
-    steps = policy.steps if steps is None else steps
-    batch = policy.batch if batch is None else batch
+    steps = STEPS if steps is None else steps
+    batch = BATCH if batch is None else batch
     if steps < 0 or batch < 1 or not learning_rate > 0 or not clip > 0 or patience < 1:
         raise ConfigurationError(
             "fit: expected steps >= 0, batch, patience >= 1, learning_rate, clip > 0, got "
@@ -93,7 +94,7 @@ def train(
     shaped = transport.space.n_slots and any(p.requires_grad for p in transport.parameters())
     if not steps or not (objective.learns or shaped):
         return FitTrace()
-    settings = _Settings(steps, batch, learning_rate, clip, patience, schedule, deadline, policy)
+    settings = _Settings(steps, batch, learning_rate, clip, patience, schedule, deadline)
     run, begun = _Training(transport, objective, settings, generator), clock.now()
     with progress_bar(progress, total=steps, desc=label, unit="step") as bar:
         run.descend(bar)
@@ -114,7 +115,6 @@ class _Settings:
     patience: int
     schedule: str
     deadline: float
-    policy: TrainingPolicy
 
 
 class _Training:
@@ -164,7 +164,7 @@ class _Training:
         self.step = i
         bar.update()
         late = clock.now() > s.deadline
-        whole = i % s.policy.window_steps == 0 or i == s.steps
+        whole = i % WINDOW == 0 or i == s.steps
         if not whole and not (late and not self.best.known):
             self.ended = "out of time" if late else ""  # a part of a window says little
             return
@@ -179,7 +179,7 @@ class _Training:
     def _judged(self, window: _Window, size: int, late: bool) -> str:
         """What ends the training after a window at full likelihood, if anything does."""
         s, i = self.settings, window.step
-        if not math.isfinite(window.objective) or window.lost == size * s.policy.window_steps:
+        if not math.isfinite(window.objective) or window.lost == size * WINDOW:
             return "diverged"
         self.best.offer(window)
         if self.best.stale >= s.patience and self.rate.plateau(i):

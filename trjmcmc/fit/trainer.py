@@ -26,13 +26,12 @@ from ..weights.base import ModelWeights
 from .fitted import Fitted
 from .locate import DRAWS, ITERATIONS, located
 from .objective import Objective, covering
-from .policy import TrainerPolicy
 from .reverse import ReverseKL, goes_back_cheaply
 from .source import Pilot, given_draws, source
-from .standardise import moments, standardise, typical_scale
+from .standardise import moments, standardise
 from .starts import BUDGET_SHARE, Limits, start_better
 from .trace import FitTrace
-from .train import train
+from .train import BATCH, STEPS, train
 
 AUDIT_TIME = 0.4  # share of the time of a limited fit for its audit
 
@@ -49,6 +48,10 @@ FEWEST_LOCATED = 4  # models at least
 FEWEST_DRAWS = 200  # distinct ones a model below which location and scale are all that is learnt
 # from them: a flow would fit each draw
 
+EVALUATIONS_A_DRAW = 20  # of an audit, for each training draw: as long as the training
+
+MOST_MENDS = 2  # times that a map is trained again because the audit finds it short
+
 MENDING = 0.5  # steps of a training because of the audit, over those of the fit
 
 
@@ -61,7 +64,6 @@ class Trainer:
         generator: Source of randomness.
         weights: Function that gives the distribution over models to learn beside the map, or
             None. It is asked where the map is trained by reverse KL.
-        policy: What a fit spends where.
 
     Attributes:
         pilot: The pilot runs, which owe nothing to the map.
@@ -82,11 +84,10 @@ class Trainer:
         transport: Transport,
         generator: torch.Generator,
         weights: Callable[[], ModelWeights] | None = None,
-        policy: TrainerPolicy = TrainerPolicy(),
     ) -> None:
         self.target, self.transport, self.generator = target, transport, generator
-        self.policy, self._make_weights = policy, weights
-        self.pilot = PilotRuns(target, generator, policy.survey)
+        self._make_weights = weights
+        self.pilot = PilotRuns(target, generator)
         self._fitted = Fitted(transport, few=target.space.few)
 
     # ---- what is known ----------------------------------------------------------------------
@@ -156,10 +157,9 @@ class Trainer:
         draft = self.pilot.planned(
             codes, particles=particles, moves=moves, evaluations=limit, deadline=end
         )
-        usual, each = self.policy.training, self.policy.evaluations_a_training_draw
-        steps = usual.steps if steps is None else steps
-        batch = usual.batch if batch is None else batch
-        budget = each * steps * batch if isinstance(audit, bool) else audit
+        steps = STEPS if steps is None else steps
+        batch = BATCH if batch is None else batch
+        budget = EVALUATIONS_A_DRAW * steps * batch if isinstance(audit, bool) else audit
         auditing = few and audit is not False
         if own or auditing:
             auditing &= self.pilot.grow(
@@ -238,7 +238,6 @@ class Trainer:
             until = clock.part_of_the_time_left(BUDGET_SHARE, limits.deadline)
             share = BUDGET_SHARE * limits.evaluations
             loc, scale = located(self.target, codes, self.generator, until, share)
-        self._learn(scale=typical_scale(scale, active))
         if self._fitted.trace is not None:
             return FitTrace()
         if not (by == "vi" and self._fitted.few and isinstance(self.transport, Standardisable)):
@@ -284,7 +283,6 @@ class Trainer:
             objective,
             generator=self.generator,
             label=label,
-            policy=self.policy.training,
             **settings,
         )
 
@@ -305,7 +303,7 @@ class Trainer:
             assert known.trace is not None
             if known.trace.stopped == "interrupted" or not bool(short.any()):
                 break
-            if known.mended >= self.policy.most_mends:
+            if known.mended >= MOST_MENDS:
                 break
             self._learn(mended=known.mended + 1)
             if enlarges:
@@ -320,26 +318,6 @@ class Trainer:
         self._learn(score=score)
 
     # ---- pilot runs -------------------------------------------------------------------------
-
-    def survey(self, *, progress: bool = False) -> Fitted:
-        """A first, small audit of a small space: starts, rough evidences, draws.
-
-        It is sized by the measured price of the likelihood, and by the time left where that is
-        limited; :meth:`fit` lets it grow.
-        """
-        known = self._fitted
-        if not known.few or not self.target.dim or known.audit is not None:
-            return known
-        codes = self.target.space.enumerate()
-        begun = clock.now()
-        audit = self.pilot.survey(codes, progress=progress)
-        if audit is not None:
-            self._adopt(audit)
-            # of the whole audit: a mode that one replicate has met is a mode
-            active, draws = self.target.space.active(codes), audit.pool(whole=True)
-            self._learn(scale=typical_scale(moments(draws, codes, active)[1], active))
-        self._spend("survey", clock.now() - begun)
-        return self._fitted
 
     def _adopt(self, audit: Audit) -> None:
         self._learn(audit=audit, modes=self.pilot.modes(audit))

@@ -16,11 +16,25 @@ from ..target.target import Target
 from ..transport.base import Transport
 from .particles import ROW, Particles
 from .parts import Part
-from .policy import AuditPolicy
 from .report import COVERED_NATS, LOST_NATS, AuditReport, ModelAudit, Score
 from .smc import TemperedSMC
 
 REPLICATES = 4  # independent runs of each model, in two halves; maps never learn from the last
+
+PARTICLES = 24_000  # of the first round, shared by all models and replicates. Four replicates of
+# 1000 give the log evidences of factor analysis to .1 in 18 s
+
+FEWEST_PARTICLES, MOST_PARTICLES = 100, 1000  # of them a model and replicate
+
+MOVES = 30  # of each chain at each temperature
+
+RELEVANT = 0.01  # probability of a model from which its halves must agree
+
+LONGEST_SECONDS = 120.0  # after which an audit does not grow again
+
+SCORED_DRAWS = 4000  # held-out ones a model that score a map: what it covers is known to .4 percent
+
+DRAWS_PER_MODEL, DRAWS_IN_ALL = 50_000, 1_000_000  # for training
 
 IN_PARTS = 10_000  # draws of the runs by which it is known how many lie in parts
 
@@ -44,7 +58,6 @@ class Audit:
         moves: Moves of each chain at each temperature, 30 if omitted.
         gradients: Whether to use them; None asks the target.
         generator: Source of randomness.
-        policy: How large it is.
 
     Attributes:
         rounds: The models of each round as positions in ``code``, its particles a model and
@@ -79,13 +92,11 @@ class Audit:
         moves: int | None = None,
         gradients: bool | None = None,
         generator: torch.Generator,
-        policy: AuditPolicy = AuditPolicy(),
     ) -> None:
-        each = policy.particles(REPLICATES * len(code))
         self.target, self.code, self.generator = target, code, generator
-        self.particles = each if particles is None else particles
-        self.moves = policy.moves if moves is None else moves
-        self.gradients, self.policy = gradients, policy
+        self.particles = usual_particles(len(code)) if particles is None else particles
+        self.moves = MOVES if moves is None else moves
+        self.gradients = gradients
         self.rounds: list[tuple[Tensor, int, Particles]] = []
         self.parts: list[tuple[int, Part]] = []
         self.outside = torch.ones(len(code), dtype=torch.float64)
@@ -149,7 +160,6 @@ class Audit:
             gradients=self.gradients,
             budget=limit,
             generator=self.generator,
-            policy=self.policy.tempering,
         )
         self._running, self.parts = (todo, size, smc), []
         self.outside.fill_(1.0)
@@ -182,7 +192,7 @@ class Audit:
         cost = last.evaluations * size / last_size * len(todo) / len(self.rounds[-1][0])
         spent = self.evaluations + cost
         soon = clock.now() + cost * self.seconds / max(self.evaluations, 1) < deadline
-        patient = self.seconds < self.policy.longest_seconds
+        patient = self.seconds < LONGEST_SECONDS
         return (budget is None or spent <= budget) and patient and soon
 
     def _disagreeing(self) -> Tensor:
@@ -247,7 +257,7 @@ class Audit:
     @property
     def matters(self) -> Tensor:
         """Models with a share of the posterior, shape (M,), bool."""
-        return self.log_mass.softmax(0) > self.policy.relevant_probability
+        return self.log_mass.softmax(0) > RELEVANT
 
     @property
     def ancestors(self) -> Tensor:
@@ -362,8 +372,8 @@ class Audit:
             most: Draws over all models, about; a million or fewer in any case.
             whole: From all replicates; if not, from all but the last, for training.
         """
-        most = min(most, self.policy.draws_in_all)
-        each = min(self.policy.draws_per_model, max(1, int(most) // len(self.code)))
+        most = min(most, DRAWS_IN_ALL)
+        each = min(DRAWS_PER_MODEL, max(1, int(most) // len(self.code)))
         model = torch.arange(len(self.code), device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, range(REPLICATES - (not whole)))
         return Pool(self.code[model], theta, log_joint)
@@ -380,7 +390,7 @@ class Audit:
             transport: The map whose density is q.
             each: Draws a model, 4000 if omitted.
         """
-        m, each = len(self.code), self.policy.scored_draws if each is None else each
+        m, each = len(self.code), SCORED_DRAWS if each is None else each
         model = torch.arange(m, device=self.target.device).repeat_interleave(each)
         theta, log_joint, _ = self.draw(model, [REPLICATES - 1])
         with torch.no_grad():
@@ -441,6 +451,11 @@ class Audit:
             (shortfall < COVERED_NATS).double().mean(1).cpu(),
             (shortfall > LOST_NATS).double().mean(1).cpu(),
         )
+
+
+def usual_particles(models: int) -> int:
+    """Chains of each of so many models and replicates in the first round."""
+    return min(MOST_PARTICLES, max(FEWEST_PARTICLES, PARTICLES // max(REPLICATES * models, 1)))
 
 
 def tempered_draws(target: Target, particles: int, generator: torch.Generator) -> Pool:

@@ -10,9 +10,28 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.normals import NormalMixture
-from .policy import FewCallsPolicy
 
-USUAL = FewCallsPolicy()
+PRIOR_SHARE = 0.15  # of the calls of a model, for draws of its prior
+
+ROUNDS = 30  # in which the rest is spent
+
+DRAWS_A_DIMENSION = 4  # of a round at least, a dimension and one
+
+POINTS_A_FIT, POINTS_A_COMPONENT = 2.0, 15.0  # effective ones, a dimension and one, from which a
+# proposal is fitted; the same for each further component
+
+COMPONENTS = 4  # t distributions of a proposal at most
+
+TAIL_SCALES, TAIL_SHARES = (1.0, 1.7, 3.5), (0.75, 0.2, 0.05)  # of the normals that stand for one
+
+WIDENING = 1.0  # relative variance by which a fit to n effective points is wider, times n / d
+
+FITTED_DRAWS = 2000  # resampled ones of a fit
+
+GOOD = 0.7  # effective draws over draws at which a proposal is good enough
+
+ALONE = 400  # draws of it from which these alone weigh its model: a fit to what it weighs itself is
+# .04 nats off
 
 
 class AdaptiveProposal:
@@ -26,7 +45,6 @@ class AdaptiveProposal:
         target: The target.
         code: A model with parameters, shape (L,).
         generator: Source of randomness.
-        policy: Sizes.
 
     Attributes:
         dim: Coordinates in use.
@@ -55,9 +73,8 @@ class AdaptiveProposal:
         target: Target,
         code: Tensor,
         generator: torch.Generator,
-        policy: FewCallsPolicy = USUAL,
     ) -> None:
-        self.target, self.code, self.generator, self.policy = target, code, generator, policy
+        self.target, self.code, self.generator = target, code, generator
         self.share = 0.0
         self._used = target.space.active(code[None])[0]
         self.dim = int(self._used.sum())
@@ -81,19 +98,18 @@ class AdaptiveProposal:
             calls: Likelihood calls.
             deadline: Time by :func:`trjmcmc.clock.now` after which no further round begins.
         """
-        policy = self.policy
-        first = max(2 * policy.draws_a_dimension, int(policy.prior_share * calls))
+        first = max(2 * DRAWS_A_DIMENSION, int(PRIOR_SHARE * calls))
         first -= sum(n for by, n in self._drawn if by is None)
         if (n := min(first, calls - self.calls)) > 0:
             self._draw(None, n)
-        each = max(policy.draws_a_dimension * (self.dim + 1), calls // policy.rounds)
+        each = max(DRAWS_A_DIMENSION * (self.dim + 1), calls // ROUNDS)
         while self.dim:
-            if self.share <= policy.good_share:
+            if self.share <= GOOD:
                 self._fit()
             left = calls - self.calls
             if left < 2 or clock.now() > deadline:
                 return
-            self._draw(self.normals, left if self.share > policy.good_share else min(each, left))
+            self._draw(self.normals, left if self.share > GOOD else min(each, left))
 
     def log_weights(self) -> Tensor:
         """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
@@ -102,7 +118,7 @@ class AdaptiveProposal:
         fit has seen them. Else of all, by the mixture of what they come from.
         """
         by, n = self._drawn[-1]
-        if n < self.policy.alone or by is not self.normals:
+        if n < ALONE or by is not self.normals:
             return self._log_joint - self._log_q
         return self._log_joint[-n:] - self.normals.log_prob(self._x[-n:])
 
@@ -150,19 +166,19 @@ class AdaptiveProposal:
 
     def _fit(self) -> None:
         """Fit normals to all points, weighted, at the largest power that these suffice for."""
-        policy, (by, n) = self.policy, self._drawn[-1]
-        enough = policy.points_a_fit * (self.dim + 1)
+        by, n = self._drawn[-1]
+        enough = POINTS_A_FIT * (self.dim + 1)
         log_ratio = self._log_prior - self._log_q
         power = _power(log_ratio, self._log_likelihood, enough)
         tempered = power * self._log_likelihood if power else torch.zeros_like(log_ratio)
         weight = (log_ratio + tempered).softmax(0)
-        pick = torch.multinomial(weight, policy.fitted_draws, True, generator=self.generator)
+        pick = torch.multinomial(weight, FITTED_DRAWS, True, generator=self.generator)
         distinct_points = 1 / float(weight.square().sum())
         self.share = 0.0
         if power == 1 and by is not None:
             log_joint = (self._log_prior + self._log_likelihood)[-n:]
             self.share = _effective(log_joint - by.log_prob(self._x[-n:])) / n
-        self.normals = _fitted(self._x[pick], distinct_points, policy, self.generator)
+        self.normals = _fitted(self._x[pick], distinct_points, self.generator)
 
 
 def _effective(log_w: Tensor) -> float:
@@ -191,17 +207,15 @@ def _power(log_ratio: Tensor, log_likelihood: Tensor, enough: float) -> float:
     return low
 
 
-def _fitted(
-    draws: Tensor, effective: float, policy: FewCallsPolicy, generator: torch.Generator
-) -> NormalMixture:
+def _fitted(draws: Tensor, effective: float, generator: torch.Generator) -> NormalMixture:
     """A mixture of t distributions by a few normals each, from resampled draws (n, d)."""
     d = draws.shape[1]
-    affordable = int(effective / (policy.points_a_component * (d + 1)))
-    k = max(1, min(policy.components, affordable))
+    affordable = int(effective / (POINTS_A_COMPONENT * (d + 1)))
+    k = max(1, min(COMPONENTS, affordable))
     base = NormalMixture.fitted(draws, k, generator)
-    scales = torch.tensor(policy.tail_scales, dtype=base.mean.dtype, device=base.mean.device)
-    shares = torch.tensor(policy.tail_shares, dtype=base.mean.dtype, device=base.mean.device)
-    wider = (1 + policy.widening * d / max(effective, 1.0)) ** 0.5
+    scales = torch.tensor(TAIL_SCALES, dtype=base.mean.dtype, device=base.mean.device)
+    shares = torch.tensor(TAIL_SHARES, dtype=base.mean.dtype, device=base.mean.device)
+    wider = (1 + WIDENING * d / max(effective, 1.0)) ** 0.5
     return NormalMixture(
         (base.weight[:, None] * shares).flatten(),
         base.mean.repeat_interleave(len(scales), 0),

@@ -14,7 +14,6 @@ from ..progress import progress_bar
 from ..target.target import Target
 from .generation import OPTIMAL_WALK, Generation, Population, Proposal
 from .particles import Particles, Store
-from .policy import TemperingPolicy
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 
@@ -27,6 +26,19 @@ MAX_TEMPERATURES = 500  # after which a run that has not reached the posterior i
 CHUNK = 16_384  # points evaluated at once: fits the caches
 
 NEGLIGIBLE = 30.0  # nats below the likelihood of the best prior draw
+
+STORED_POINTS, STORED_NUMBERS = 4_000_000, 128_000_000  # points kept over all temperatures, about;
+# numbers of these beyond which every other point is dropped (float32: half a gigabyte)
+
+TEMPERATURES = 20  # that a run takes, about
+
+POLISH, POLISH_WITHIN_BUDGET = 3, 1  # rounds of moves at temperature 1 after the first
+
+MOST_LEAPS = 8  # of a trajectory, whose length is uniform from half of it
+
+WALKS_A_TRAJECTORY = 5  # that are given up for one: about its price
+
+TRAJECTORY_ACCEPTANCE = 0.75  # to which its step is tuned
 
 STEP_RANGE = 0.3  # standard deviation of the log of a trajectory's step size
 
@@ -58,7 +70,6 @@ class TemperedSMC:
         ended: Whether to be done at once; asked at every move. What comes after is the shortest
             way to the posterior: the last temperature, without a move.
         generator: Source of randomness.
-        policy: How memory, evaluations and time are spent.
 
     Attributes:
         hurried: Whether the last temperature came sooner than ``ess`` allows: it was late.
@@ -99,7 +110,6 @@ class TemperedSMC:
         budget: int | None = None,
         ended: Callable[[], bool] | None = None,
         generator: torch.Generator,
-        policy: TemperingPolicy = TemperingPolicy(),
     ) -> None:
         if particles < 2 or moves < 1 or not 0 < ess < 1:
             raise ConfigurationError(
@@ -108,13 +118,13 @@ class TemperedSMC:
             )
         self.target, self.code, self.generator = target, code, generator
         self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
-        self.deadline, self.policy = math.inf, policy
+        self.deadline = math.inf
         self._ended = ended or (lambda: False)
         frugal = budget is not None
-        self.polish = policy.polish_rounds_within_budget if frugal else policy.polish_rounds
+        self.polish = POLISH_WITHIN_BUDGET if frugal else POLISH
         self.gradients = target.differentiable if gradients is None else gradients
-        each = policy.most_stored_points // (max(len(code), 1) * policy.usual_temperatures)
-        self._store = Store(max(particles, each), policy.most_stored_numbers)
+        each = STORED_POINTS // (max(len(code), 1) * TEMPERATURES)
+        self._store = Store(max(particles, each), STORED_NUMBERS)
         self.evaluations = 0
         self.temperatures = 0
         self.hurried = False
@@ -218,13 +228,12 @@ class TemperedSMC:
             schedule=schedule,
             active=self._active,
             generator=self.generator,
-            policy=self.policy.moves,
         )
 
     def _schedule(self) -> list[str]:
         if not self.gradients:
             return ["walk"] * self.moves
-        each = self.policy.walks_a_trajectory
+        each = WALKS_A_TRAJECTORY
         few = max(1, self.moves // each)
         if self._trajectories_pay is None:
             return ["trajectory", *["walk"] * each] * max(1, few // 2)
@@ -235,7 +244,7 @@ class TemperedSMC:
     def _temperatures_left(self, schedule: list[str]) -> float:
         """How many temperatures the budget leaves room for, those at 1 not counted."""
         assert self.budget is not None
-        leaps = self.policy.most_leapfrog_steps + 2
+        leaps = MOST_LEAPS + 2
         each = sum(leaps if kind == "trajectory" else 1 for kind in schedule)
         spent = len(self.code) * self.particles * each
         return (self.budget - self.evaluations) // spent - self.polish
@@ -260,7 +269,7 @@ class TemperedSMC:
         chance = now.move(self._proposal, log_prior, log_likelihood, self.generator)
         self._proposal = None
         if kind == "trajectory":
-            rate = chance.mean(1).to(self._step_size.dtype) - self.policy.trajectory_acceptance
+            rate = chance.mean(1).to(self._step_size.dtype) - TRAJECTORY_ACCEPTANCE
             self._step_size *= torch.exp(0.5 * rate)[:, None, None]
 
     def _trajectory(self, now: Generation) -> Proposal:
@@ -275,7 +284,7 @@ class TemperedSMC:
         )
         begun = momentum.square().sum(-1)
         theta, gradient = like, start
-        most = self.policy.most_leapfrog_steps
+        most = MOST_LEAPS
         leaps = torch.randint(most // 2, most + 1, (), generator=generator, device=like.device)
         for _ in range(int(leaps)):
             momentum = momentum + 0.5 * size * (gradient @ factor)

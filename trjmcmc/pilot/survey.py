@@ -16,9 +16,16 @@ from ..errors import (
     warn_user,
 )
 from ..target.target import Target
-from .audit import REPLICATES, Audit
+from .audit import MOVES, REPLICATES, Audit, usual_particles
 from .modes import Modes, find_modes
-from .policy import SurveyPolicy
+
+TEMPERATURES = 9  # the prior included, that a limited audit is planned for
+
+OVERHEAD = 4.0  # price of a tempered run over that of its likelihoods alone, gradients included
+
+PRICED = 256  # evaluations whose price is taken, in one batch as large as the chains'
+
+MODE_DRAWS = 2000  # of a model in which modes are searched: a mode of one percent has 20
 
 FEWEST_PARTICLES, FEWEST_MOVES = 4, 3  # of an audit, however few evaluations it may take
 
@@ -29,21 +36,18 @@ class PilotRuns:
     Arguments:
         target: The target.
         generator: Source of randomness.
-        policy: Sizes and shares of the time.
 
     Example:
         >>> from trjmcmc import problems
         >>> target = problems.sinh_arcsinh()
         >>> pilot = PilotRuns(target, torch.Generator().manual_seed(0))
-        >>> audit = pilot.survey(target.space.enumerate())
-        >>> audit.particles, audit.moves, len(pilot.modes(audit))
-        (300, 20, 2)
+        >>> audit = pilot.planned(target.space.enumerate(), particles=300, moves=20)
+        >>> pilot.grow(audit, 0), len(pilot.modes(audit))
+        (True, 2)
     """
 
-    def __init__(
-        self, target: Target, generator: torch.Generator, policy: SurveyPolicy = SurveyPolicy()
-    ) -> None:
-        self.target, self.generator, self.policy = target, generator, policy
+    def __init__(self, target: Target, generator: torch.Generator) -> None:
+        self.target, self.generator = target, generator
         self._last: Audit | None = None  # unfinished where a likelihood failed on the way
 
     def price(self, codes: Tensor) -> float:
@@ -52,7 +56,7 @@ class PilotRuns:
         Arguments:
             codes: Models that take turns, shape (M, L).
         """
-        n = self.policy.priced_evaluations
+        n = PRICED
         code = codes[torch.arange(n, device=codes.device) % len(codes)]
         theta = self.target.sample_prior(code, self.generator)
         theta = torch.where(theta.isfinite(), theta, 0.0)
@@ -62,29 +66,6 @@ class PilotRuns:
         return max(clock.now() - begun, 1e-9) / n
 
     # ---- audits -----------------------------------------------------------------------------
-
-    def survey(self, codes: Tensor, *, progress: bool = False) -> Audit | None:
-        """A first, small audit of a few models, which a fit lets grow.
-
-        Arguments:
-            codes: Models, shape (M, L).
-            progress: Show a bar.
-
-        Returns:
-            None, with a warning, where a posterior can't be reached.
-        """
-        policy = self.policy
-        affordable = policy.longest_seconds / self.price(codes)
-        most, moves = self._sizes_within(affordable, len(codes), policy.moves)
-        audit = Audit(
-            self.target,
-            codes,
-            particles=min(policy.particles(REPLICATES * len(codes)), most),
-            moves=moves,
-            generator=self.generator,
-            policy=policy.audit,
-        )
-        return audit if self.grow(audit, 0, progress=progress) else None
 
     def planned(
         self,
@@ -105,20 +86,19 @@ class PilotRuns:
             deadline: Time by :func:`trjmcmc.clock.now` by which its first round has to be over,
                 about.
         """
-        usual = self.policy.audit
-        sizes = particles, moves or usual.moves
+        sizes = particles, moves or MOVES
         if evaluations is not None:
-            sizes = self._sizes_within(evaluations, len(codes), moves or usual.moves)
+            sizes = self._sizes_within(evaluations, len(codes), moves or MOVES)
         known = self._last
         if known is not None and torch.equal(known.code, codes):
             asked = particles is not None or moves is not None or evaluations is not None
             if not asked or (known.particles, known.moves) == sizes:
                 return known
         if particles is None and evaluations is None and math.isfinite(deadline):
-            seconds = (deadline - clock.now()) / self.policy.overhead
+            seconds = (deadline - clock.now()) / OVERHEAD
             affordable = seconds / self.price(codes)
-            fewer = self._sizes_within(affordable, len(codes), moves or usual.moves)
-            if fewer[0] < usual.particles(REPLICATES * len(codes)):
+            fewer = self._sizes_within(affordable, len(codes), moves or MOVES)
+            if fewer[0] < usual_particles(len(codes)):
                 sizes = fewer
         particles, moves = sizes
         return Audit(
@@ -127,7 +107,6 @@ class PilotRuns:
             particles=particles,
             moves=moves,
             generator=self.generator,
-            policy=usual,
         )
 
     def grow(
@@ -152,13 +131,9 @@ class PilotRuns:
             return False
         return True
 
-    def interrupted(self) -> Audit | None:
-        """The last audit, if it has finished a round."""
-        return self._last if self._last is not None and self._last.rounds else None
-
     def _sizes_within(self, evaluations: float, models: int, moves: int) -> tuple[int, int]:
         """Particles and moves of an audit that takes about so many evaluations."""
-        runs = models * REPLICATES * self.policy.planned_temperatures
+        runs = models * REPLICATES * TEMPERATURES
         each = max(0.0, evaluations) / runs
         moves = min(moves, max(FEWEST_MOVES, round(each**0.5)))
         return max(FEWEST_PARTICLES, int(each / (1 + moves))), moves
@@ -167,7 +142,7 @@ class PilotRuns:
 
     def modes(self, audit: Audit) -> tuple[Modes, ...]:
         """The modes of each audited model."""
-        found, n = [], self.policy.mode_draws
+        found, n = [], MODE_DRAWS
         for m, active in enumerate(self.target.space.active(audit.code)):
             theta, *_ = audit.draw(torch.full((n,), m, device=self.target.device))
             found.append(find_modes(theta, active))

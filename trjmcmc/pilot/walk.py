@@ -10,9 +10,23 @@ from torch import Tensor
 
 from .. import clock
 from ..target.target import Target
-from .policy import WalkPolicy
 
 BEST_SCALE = 2.4  # length of a step in standard deviations, over the root of the dimension
+
+RECORDED = 20  # last steps, whose points are kept
+
+SEARCHING = 16  # first steps, the same length along all coordinates; later ones are as long in each
+# direction as the walkers are spread. Parts a thousand times wider one way than another weighed
+# e^-4 to e^-60 of their mass without
+
+FIRST_LENGTH = 0.01  # of a step in units of the prior's spread: a narrow mode is what was lost
+
+GROWTH, SHRINKAGE = 1.3, 0.9  # of that length after a step that was taken and one that was not:
+# 29 % are taken
+
+HASTE = 5.0  # power of both in the first steps
+
+LOOKS = 2  # steps between two looks at the spread
 
 RIDGE = 1e-9  # on a covariance's diagonal, relative
 
@@ -24,7 +38,7 @@ def walked(
     starts: Tensor,
     scale: Tensor,
     generator: torch.Generator,
-    policy: WalkPolicy,
+    steps: int,
     deadline: float = math.inf,
 ) -> Tensor:
     """Points of chains inside one model: they tell the extent of where they start.
@@ -39,14 +53,14 @@ def walked(
         starts: Where each walker starts, shape (n, D), or (k, n, D) of k places side by side.
         scale: Standard deviations of prior draws, shape (D,).
         generator: Source of randomness.
-        policy: How long they walk.
+        steps: Of each.
         deadline: Time by :func:`trjmcmc.clock.now` after which they stop.
 
     Returns:
         Points, shape (m, D), or (k, m, D).
     """
     if starts.dim() == 2:
-        return walked(target, code, starts[None], scale, generator, policy, deadline)[0]
+        return walked(target, code, starts[None], scale, generator, steps, deadline)[0]
     like: dict[str, Any] = {
         "generator": generator,
         "device": starts.device,
@@ -59,10 +73,10 @@ def walked(
         return target.log_joint(codes, x.flatten(0, 1)).view(x.shape[:2])
 
     height = height_at(theta)
-    factor = (policy.first_length * scale * used).diag().expand(len(starts), -1, -1)
-    haste = torch.full_like(theta[:, :1, :1], policy.haste)
+    factor = (FIRST_LENGTH * scale * used).diag().expand(len(starts), -1, -1)
+    haste = torch.full_like(theta[:, :1, :1], HASTE)
     size, kept = torch.ones_like(theta[..., :1]), []
-    for step in range(policy.steps):
+    for step in range(steps):
         if clock.now() > deadline:
             return theta
         there = theta + size * (torch.randn(theta.shape, **like) @ factor.mT)
@@ -70,10 +84,10 @@ def walked(
         taken = torch.rand(value.shape, **like).log() < value - height
         theta = torch.where(taken[..., None], there, theta)
         height = torch.where(taken, value, height)
-        size = size * torch.where(taken[..., None], policy.growth, policy.shrinkage) ** haste
-        if step >= policy.steps - policy.recorded_steps:
+        size = size * torch.where(taken[..., None], GROWTH, SHRINKAGE) ** haste
+        if step >= steps - RECORDED:
             kept.append(theta)
-        elif step >= policy.searching_steps and step % policy.steps_a_spread == 0:
+        elif step >= SEARCHING and step % LOOKS == 0:
             spread, failed = _factor_of_spread(theta, used)
             failed = failed[:, None, None]
             factor = torch.where(failed, factor, spread)

@@ -20,7 +20,13 @@ from ..target.scores import LocalScores
 from ..target.target import Target
 from ..transport.laplace import Laplace
 from ..transport.normals import NormalMixture
-from .policy_of_graphs import GraphPolicy
+
+PARTICLES, REPLICATES, MOVES = 500, 2, 30  # of tempering, a family
+
+COMPONENTS, FITTED_DRAWS = 30, 8000  # normals in the mixture of a family; draws they are fitted to
+
+WIDENING = 1.3  # of these normals: of networks with three hidden units, one draw in a hundred had
+# 400 times the mean weight without, 50 times with it
 
 WHOLE = "families"  # the jump to graphs that are drawn whole
 
@@ -50,7 +56,6 @@ def by_tempering(
     nodes: Nodes,
     families: Tensor,
     generator: torch.Generator,
-    policy: GraphPolicy,
     ended: Callable[[], bool] | None = None,
 ) -> Families:
     """Mixtures of normals fitted to tempered draws of each family, and evidences by tempering.
@@ -59,24 +64,23 @@ def by_tempering(
         nodes: The equations.
         families: Which there are.
         generator: Source of randomness.
-        policy: How many particles.
         ended: Whether to be done at once.
     """
     scores, parts = [], list[tuple[Tensor, Tensor, Tensor]]()
     found = temper_families(
         nodes,
         families,
-        particles=policy.particles,
-        replicates=policy.replicates,
-        moves=policy.moves,
+        particles=PARTICLES,
+        replicates=REPLICATES,
+        moves=MOVES,
         generator=generator,
         ended=ended,
     )
     for target, tempered in zip(nodes.targets, found, strict=True):
         scores.append(tempered.value)
         for i, active in enumerate(target.space.active(tempered.code)):
-            draws = tempered.draw(i, policy.fitted_draws, generator)[:, active].double()
-            parts.append(_mixture(draws, active, policy, generator, target))
+            draws = tempered.draw(i, FITTED_DRAWS, generator)[:, active].double()
+            parts.append(_mixture(draws, active, generator, target))
     weight, mean, factor = (torch.stack(column) for column in zip(*parts, strict=True))
     values = torch.cat([tempered.log_evidence for tempered in found])
     gap = values.amax(1) - values.amin(1)
@@ -113,10 +117,10 @@ def places_of(families: Families, code: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _mixture(
-    draws: Tensor, active: Tensor, policy: GraphPolicy, generator: torch.Generator, like: Target
+    draws: Tensor, active: Tensor, generator: torch.Generator, like: Target
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Weights (k,), means (k, m) and factors (k, m, m) fitted to draws of the active ones."""
-    k, m = policy.components, len(active)
+    k, m = COMPONENTS, len(active)
     mean = torch.zeros(k, m, dtype=torch.float64, device=draws.device)
     factor = torch.eye(m, dtype=torch.float64, device=draws.device).repeat(k, 1, 1)
     weight = torch.zeros(k, dtype=torch.float64, device=draws.device)
@@ -125,7 +129,7 @@ def _mixture(
         found = NormalMixture.fitted(draws, k, generator)
         n, own = len(found.weight), active.nonzero()[:, 0]
         weight[:n], mean[:n, own] = found.weight, found.mean
-        factor[:n, own[:, None], own] = policy.widening * found.factor
+        factor[:n, own[:, None], own] = WIDENING * found.factor
     return tuple(x.to(like.dtype) for x in (weight, mean, factor))  # type: ignore[return-value]
 
 

@@ -26,7 +26,6 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .budget import Spending, limited
-from .policy import Policy
 from .strategy import Strategy, WithKernel, check_kernel
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
@@ -40,7 +39,6 @@ class Knowledge:
         transport: The map.
         strategy: How it is fitted, and what kernel is made of it.
         generator: Source of randomness.
-        policy: How runs are planned.
         given_map: Whether the user gave the map, so that it is used as it is.
         make_weights: Gives the distribution over models to learn beside the map, or None.
         spending: What was spent on the same target before, or None.
@@ -58,14 +56,13 @@ class Knowledge:
         strategy: Strategy,
         generator: torch.Generator,
         *,
-        policy: Policy,
         given_map: bool,
         make_weights: Callable[[], ModelWeights] | None,
         spending: Spending | None = None,
     ) -> None:
         self.target, self.transport, self.strategy = target, transport, strategy
-        self.generator, self.policy, self.given_map = generator, policy, given_map
-        self.trainer = Trainer(target, transport, generator, make_weights, policy.fit)
+        self.generator, self.given_map = generator, given_map
+        self.trainer = Trainer(target, transport, generator, make_weights)
         self.audit_report: AuditReport | None = None
         self._answer: tuple[Any, Variational] | None = None
         self._told: tuple[Any, Variational] | None = None  # the same with what an audit says

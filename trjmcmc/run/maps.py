@@ -21,9 +21,10 @@ from ..transport.ordered import OrderedComponents
 from ..weights.base import ModelWeights
 from ..weights.made import Made
 from ..weights.score_gradient import CategoricalWeights
-from .policy import MapPolicy
 
-DEFAULT = MapPolicy()
+LAYERS, HIDDEN = 8, (64, 64)  # couplings of the flow, and widths of each of its conditioners
+
+LAYERS_IN_LAPLACE = 4  # couplings of the flow inside Laplace's map
 
 PROBES = 64  # points at which a map is checked
 
@@ -36,7 +37,6 @@ def map_of(
     target: Target,
     given: Transport | Callable[[Space], Transport] | None,
     seed: int,
-    policy: MapPolicy,
 ) -> Transport:
     """The map that was given, or made by what was given; the default one of None.
 
@@ -44,7 +44,7 @@ def map_of(
         ConfigurationError: It is neither a map nor makes one.
     """
     if given is None:
-        return default_map(target, seed, policy)
+        return default_map(target, seed)
     made = given if isinstance(given, Transport) or not callable(given) else given(target.space)
     if not isinstance(made, Transport):
         raise ConfigurationError(
@@ -54,17 +54,17 @@ def map_of(
     return made
 
 
-def default_map(target: Target, seed: int, policy: MapPolicy = DEFAULT) -> Transport:
+def default_map(target: Target, seed: int) -> Transport:
     """A flow: of components in order where like ones are counted; around Laplace's normals where
     the models are many and differentiable."""
     space = target.space
     if not target.dim:  # nothing to map
         return CosmicAutoregressive(space, transform="diagonal")
     if not laplace_fits(target):
-        flow = mixture_flow(space, seed=seed, layers=policy.layers, hidden=policy.hidden)
+        flow = mixture_flow(space, seed=seed, layers=LAYERS, hidden=HIDDEN)
         ordered = len(components_of(target)) == 1 == len(space.kinds)
         return OrderedComponents(flow) if ordered else flow
-    return Laplace(target, CosmicFlow(space, layers=policy.layers_in_laplace, seed=seed))
+    return Laplace(target, CosmicFlow(space, layers=LAYERS_IN_LAPLACE, seed=seed))
 
 
 def laplace_fits(target: Target) -> bool:

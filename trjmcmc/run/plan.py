@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checks import Checked
+
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Checked):
     """How a run in rounds is planned. No number has to do with time.
 
     Attributes:

@@ -34,7 +34,6 @@ from .in_rounds import InRounds
 from .knowledge import Knowledge
 from .maps import map_of, matching
 from .plan import Plan
-from .policy import Policy
 from .request import check_counts, check_fit, check_seconds, checked_mode
 from .rounds_saved import place_of, saved_in
 from .stated import Stated
@@ -62,8 +61,7 @@ class TRJSampler:
             where that does not resolve a posterior, float64 (``report.precision`` says why).
         strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
             who write another kind of sampler.
-        policy: How runs are planned, a :class:`~trjmcmc.run.plan.Plan`, or maps are fitted, a
-            :class:`~trjmcmc.run.policy.Policy`; for experts.
+        plan: The numbers by which runs are planned, for experts.
         compile: Capture steps: False; ``"traced"``, which takes seconds; True, traced and compiled,
             which takes minutes. To rounding draws are the same. Shards make plain steps.
 
@@ -99,21 +97,22 @@ class TRJSampler:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         strategy: Strategy | None = None,
-        policy: Policy | Plan | None = None,
+        plan: Plan | None = None,
         compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if strategy is not None and kernel is not None:
             raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
-        self._plan = policy if isinstance(policy, Plan) else None
-        policy = Policy() if policy is None or isinstance(policy, Plan) else policy
+        if plan is not None and not isinstance(plan, Plan):
+            raise ConfigurationError(f"plan: expected a trjmcmc.run.plan.Plan, got {plan!r}")
+        self._plan = plan
         if strategy is None:
             strategy = Strategy() if kernel is None else GivenKernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
-        self._make, self._compile = (transport, strategy, models, policy), checked_mode(compile)
+        self._make, self._compile = (transport, strategy, models), checked_mode(compile)
         self._know(target.to(dtype=dtype, device=device))
 
     def _know(self, target: Target, spending: Spending | None = None) -> None:
@@ -123,17 +122,16 @@ class TRJSampler:
             target: In the precision and on the device of the runs.
             spending: What was spent on it before, or None.
         """
-        transport, strategy, models, policy = self._make
+        transport, strategy, models = self._make
         given_map = transport is not None
         self.target = target
-        transport = map_of(target, transport, self.seed, policy.maps)
+        transport = map_of(target, transport, self.seed)
         self.transport = matching(transport, target)
         self._known = Knowledge(
             target,
             self.transport,
             strategy,
             torch.Generator(target.device).manual_seed(self.seed),
-            policy=policy,
             given_map=given_map,
             make_weights=weights_maker(target, models),
             spending=spending,
@@ -396,11 +394,6 @@ class TRJSampler:
         if draws is None and until is None and max_seconds is None and max_evaluations is None:
             raise ConfigurationError("more: say how long: draws, until, max_seconds")
         return self._left.more(draws, until, max_seconds, max_evaluations, progress)
-
-    @property
-    def policy(self) -> Policy:
-        """How maps are fitted."""
-        return self._known.policy
 
     @property
     def account(self) -> Account:

@@ -23,11 +23,26 @@ from ...target.scores import LocalScores
 from ...target.target import Target
 from ..families import WHOLE, by_normals, by_tempering, effective, places_of, proposals, surrogate
 from ..plan import Plan
-from ..policy_of_graphs import GraphPolicy
 from .base import Known, Moves, Recipe
 from .graphs import FIRST
 
-NUMBERS = GraphPolicy()
+MOST_FAMILIES, MOST_TEMPERED = 6000, 200  # whose normals are found by Newton steps; by tempering
+
+EFFECTIVE = 0.3  # share of the draws of the median family from which normals at modes will do
+
+NEARLY_EXACT = 0.9  # the same from which whole graphs are proposed alone
+
+CHECKED = 256  # draws of each family by which that is judged
+
+DOUBTED = 0.05  # of the chains, that start in a family whose tempered runs contradict each other
+
+FIRST_STEPS = 200  # by evidences alone, from draws of the prior over graphs to first ones
+
+TRIES, MOST_TRIES = 0.9, 32  # draws that a jump tries, times their effective share; and at most
+
+WALKS = 3  # of all parameters, a step
+
+DRAWS_A_STEP = 2**14  # that all chains try for all nodes, by which fewer chains are made
 
 DRAWN = 20  # times that chains are drawn anew at most, where a likelihood is 0
 
@@ -50,7 +65,7 @@ class Equations(Recipe):
 
     def begin(self) -> tuple[Known, State]:
         families = self._families()
-        share = effective(families, NUMBERS.check_draws, self.generator).nan_to_num(0.0).median()
+        share = effective(families, CHECKED, self.generator).nan_to_num(0.0).median()
         state = self._started(families, self._chains(tries_of(share)))
         made = families.log_shares.exp(), families.mean, families.factor
         tables = families.scores.table, families.index, *made, share
@@ -65,11 +80,11 @@ class Equations(Recipe):
         assert listed is not None
         normals = by_normals(nodes, listed) if target.differentiable else None
         if normals is not None:
-            share = effective(normals, NUMBERS.check_draws, g).median()
-            if share > NUMBERS.least_effective or int(listed.sum()) > NUMBERS.most_tempered:
+            share = effective(normals, CHECKED, g).median()
+            if share > EFFECTIVE or int(listed.sum()) > MOST_TEMPERED:
                 return normals
         try:
-            return by_tempering(nodes, listed, g, NUMBERS, ended=lambda: self.late)
+            return by_tempering(nodes, listed, g, ended=lambda: self.late)
         except (TargetError, ConvergenceError):  # the prior reaches where nothing is possible
             if normals is None:
                 raise
@@ -78,7 +93,7 @@ class Equations(Recipe):
     def _chains(self, tries: int) -> int:
         """Chains: fewer where each tries many parameters a step."""
         groups, nodes = self.plan.groups, self.target.space.code_width
-        each = max(self.least_chains, NUMBERS.draws_a_step // (nodes * tries) // groups)
+        each = max(self.least_chains, DRAWS_A_STEP // (nodes * tries) // groups)
         return self.chains if self.stated.chains else min(self.chains, groups * each)
 
     def _started(self, families: Families, n: int) -> State:
@@ -111,7 +126,7 @@ class Equations(Recipe):
         cheap, code = surrogate(families), target.space.sample_prior(n, g)
         state = start(cheap, code, torch.zeros(n, 0, dtype=cheap.dtype, device=target.device))
         name, move = next(iter(proposals(cheap).items()))
-        for _ in range(1 if name == WHOLE else NUMBERS.first_steps):
+        for _ in range(1 if name == WHOLE else FIRST_STEPS):
             state, _ = move.step(state, g)
         node, place, row = places_of(families, state.code)
         value = families.sample(row, families.active(node, place), g)
@@ -124,7 +139,7 @@ class Equations(Recipe):
         row = places_of(families, code)[2].view(code.shape).clamp(min=0)
         share = (families.gap[row] > CONTRADICTION).double().mean(0)
         names = cast("Dags", self.target.space).nodes
-        worst = [names[j] for j in (share > NUMBERS.doubted_share).nonzero()[:, 0]]
+        worst = [names[j] for j in (share > DOUBTED).nonzero()[:, 0]]
         if worst:
             warn_user(
                 f"tempered runs of the equation(s) of {', '.join(worst)} contradict each other (by "
@@ -142,17 +157,17 @@ class Equations(Recipe):
         cheap, tries = surrogate(families), tries_of(share)
         between: dict[str, Kernel] = {}
         for name, move in proposals(cheap).items():
-            if between and share >= NUMBERS.nearly_exact:
+            if between and share >= NEARLY_EXACT:
                 break  # graphs that are drawn whole are all but independent
             to = SurrogateWalk(cheap, move)
             between[name] = FamilyJump(target, families, to, tries=tries, name=name)
-        walks = Cycle([(RandomWalk(target), NUMBERS.walks if tries > 1 else 1)])
+        walks = Cycle([(RandomWalk(target), WALKS if tries > 1 else 1)])
         return Moves(between, [FamilyRefresh(target, families, tries=tries), walks])
 
 
 def tries_of(share: Tensor) -> int:
     """Draws that a jump tries, by the effective share of these."""
-    return math.ceil(min(NUMBERS.most_tries, NUMBERS.effective_tries / (float(share) or 1e-9)))
+    return math.ceil(min(MOST_TRIES, TRIES / (float(share) or 1e-9)))
 
 
 def has_families(target: Target) -> bool:
@@ -161,5 +176,5 @@ def has_families(target: Target) -> bool:
     if target.equations is None or not space.graphs:
         return False
     listed = listed_families(cast("Dags", space))
-    most = NUMBERS.most_families if target.differentiable else NUMBERS.most_tempered
+    most = MOST_FAMILIES if target.differentiable else MOST_TEMPERED
     return listed is not None and int(listed.sum()) <= most

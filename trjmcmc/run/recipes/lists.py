@@ -256,7 +256,7 @@ class Lists(Recipe):
                 return known, None
             return self._proposed()  # it was late
         found, before = known, self.evaluations
-        policy = SPARING if known.proposed else thorough(climbs)
+        effort = SPARING if known.proposed else thorough(climbs)
         models, none = self.with_places, (0,) * len(self.with_places)
         climbed, needed = [*(known.climbs or none)], [*(known.needed or none)]
         for i in known.incomplete or range(len(models)) if climbs else ():
@@ -264,7 +264,7 @@ class Lists(Recipe):
             while not self.late and (not times or (climbed[i] < needed[i] and times < SEARCHES)):
                 times, level = times + 1, float(masses(found)[m])
                 assert through is not None
-                parts = lost_parts(self, found, m, through, seen, climbs, policy)
+                parts = lost_parts(self, found, m, through, seen, climbs, effort)
                 climbed[i] += climbs
                 for part in parts:
                     found = with_part(self, found, m, part)

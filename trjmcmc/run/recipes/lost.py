@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ...draws import Pool
 from ...pilot.parts import Part
-from ...pilot.policy import ScreeningPolicy, WalkPolicy
-from ...pilot.screening import screen
+from ...pilot.screening import USUAL, Effort, screen
 from ...transport.base import Transport
 from .base import Known, Recipe, masses
 
@@ -31,27 +29,27 @@ LEAST_TAKEN = 200  # draws of a part
 
 A_CLIMB = 9  # evaluations
 
-SPARING = ScreeningPolicy(
-    kept_draws=32,
+SPARING = Effort(
+    kept=32,
     followed=64,
     draws_a_climb=3,
-    most_parts=3,
+    parts=3,
     summit_steps=6,
-    walk=WalkPolicy(walkers=32, steps=48),
-    weighing_draws=512,
+    walkers=32,
+    steps=48,
+    weighing=512,
 )  # a search where evaluations are dear and posteriors like normals
 
 
-def thorough(climbs: int) -> ScreeningPolicy:
+def thorough(climbs: int) -> Effort:
     """A search by so many climbs of each model, whose walks cost no more than these, or one.
 
     Example:
-        >>> [thorough(n).most_parts for n in (300, 5000, 40_000)]
+        >>> [thorough(n).parts for n in (300, 5000, 40_000)]
         [1, 4, 8]
     """
-    usual = ScreeningPolicy()
-    affordable = A_CLIMB * climbs // (usual.walk.walkers * usual.walk.steps)
-    return replace(usual, most_parts=max(1, min(usual.most_parts, affordable)))
+    affordable = A_CLIMB * climbs // (USUAL.walkers * USUAL.steps)
+    return USUAL._replace(parts=max(1, min(USUAL.parts, affordable)))
 
 
 def lost_parts(
@@ -61,7 +59,7 @@ def lost_parts(
     through: Transport,
     seen: Pool,
     n: int,
-    policy: ScreeningPolicy,
+    effort: Effort,
 ) -> list[Part]:
     """Parts of a model that climbs from n prior draws meet, and that are not known.
 
@@ -72,7 +70,7 @@ def lost_parts(
         through: Normals made of what is known.
         seen: Draws: where these are nothing is lost.
         n: Prior draws.
-        policy: How they climb, and how what they meet is weighed.
+        effort: How they climb, and how what they meet is weighed.
     """
     target = recipe.target
     assert known.log_mass is not None
@@ -89,7 +87,7 @@ def lost_parts(
         n,
         recipe.generator,
         recipe.limit.deadline,
-        policy=policy,
+        effort=effort,
     )
     # a map that fits poorly may not know a part in which many draws are, if evidences do
     error = error_of(known.log_mass[:, m])

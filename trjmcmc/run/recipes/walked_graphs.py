@@ -14,11 +14,8 @@ from ...kernel.compose import Cycle
 from ...target.target import Target
 from ..moves import graph_moves
 from ..plan import Plan
-from ..policy_of_graphs import GraphPolicy
 from .base import Known, Moves
 from .cooled import Cooled
-
-NUMBERS = GraphPolicy()
 
 WARM = 1  # steps of all moves at each power: on Sachs's 7466 rows three were no better
 
@@ -43,7 +40,7 @@ class WalkedGraphs(Cooled):
         return max(planned, -(-(self.stated.chains or 0) // self.plan.groups) * self.plan.groups)
 
     def warm_kernel(self, target: Target) -> Kernel:
-        return Cycle([*graph_moves(target, NUMBERS).values()])
+        return Cycle([*graph_moves(target).values()])
 
     @property
     def kinds(self) -> Tensor:
@@ -54,4 +51,4 @@ class WalkedGraphs(Cooled):
         return code, theta  # no graph has a gradient
 
     def moves(self, known: Known, generator: torch.Generator) -> Moves:
-        return Moves(graph_moves(self.target, NUMBERS), [])
+        return Moves(graph_moves(self.target), [])
