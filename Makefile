@@ -35,7 +35,7 @@ bench: $(STAMP)
 wheels: $(STAMP)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(WHEELS) .
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-		--platform any -c constraints.txt -d $(WHEELS) zuko emcee arviz xarray xarray-einstats tqdm packaging
+		--platform any -c constraints.txt -d $(WHEELS) zuko arviz xarray xarray-einstats tqdm packaging
 
 # the site in build/site: pages of docs/, the gallery executed, the API; warnings are errors
 docs: $(SITE)

@@ -14,7 +14,6 @@ ROOT = Path(__file__).parent.parent
 # beside torch's two seconds they took as long again; each is imported by the calls that need it
 SLOW = {
     "arviz",
-    "emcee",
     "matplotlib",
     "pandas",
     "scipy.integrate",

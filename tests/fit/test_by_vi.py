@@ -82,7 +82,7 @@ def plain():
     ("call", "message"),
     [
         (lambda: sampler().fit(by="flow"), r"by: expected one of \('pilot', 'vi'\), got 'flow'"),
-        (lambda: sampler().fit(by="vi", pilot="emcee"), "it takes no pilot draws"),
+        (lambda: sampler().fit(by="vi", pilot=True), "it takes no pilot draws"),
         (lambda: sampler().fit(by="pilot", pilot=False), "it needs pilot draws"),
         (lambda: sampler().fit(by="vi", objective=object()), "by, objective: give one"),
         (lambda: sampler(plain(), None).fit(by="vi"), "needs the gradient of the likelihood"),

@@ -24,7 +24,6 @@ from trjmcmc.errors import (
     TargetError,
     TRJWarning,
 )
-from trjmcmc.fit import emcee_pool
 from trjmcmc.target import workers
 
 # functions of workers must be importable
@@ -624,26 +623,16 @@ def test_a_limit_on_evaluations_is_never_exceeded(kind, limit):
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    "kind",
-    [*(pytest.param(k, marks=pytest.mark.slow) for k in ("emcee", "emcee, longer")), "arrays"],
-)
-def test_pilot_draws_from_elsewhere(kind, generator):
+def test_pilot_draws_from_elsewhere(generator):
     target = trj.problems.sinh_arcsinh()
     codes = target.space.enumerate()
     sampler = trj.TRJSampler(target, seed=5)
-    pilot = kind
-    if kind == "emcee, longer":
-        pilot = emcee_pool(target, codes, steps=3000, generator=generator)
-    elif kind == "arrays":
-        exact = trj.problems.SinhArcsinhMap(target.space)
-        z = torch.randn(3000, 2, generator=generator)
-        pilot = {
-            label: target.constrain(
-                code, exact.from_reference(z, code.expand(3000, -1))[0].detach()
-            )
-            for label, code in zip(target.space.label(codes), codes, strict=True)
-        }
+    exact = trj.problems.SinhArcsinhMap(target.space)
+    z = torch.randn(3000, 2, generator=generator)
+    pilot = {
+        label: target.constrain(code, exact.from_reference(z, code.expand(3000, -1))[0].detach())
+        for label, code in zip(target.space.label(codes), codes, strict=True)
+    }
     sampler.fit(pilot=pilot, steps=150, progress=False)
     assert sampler.audit_report.mended == 0
     result = sampler.run(400, chains=128, fit=False, progress=False)
@@ -682,18 +671,6 @@ def test_a_model_that_no_prior_draw_makes_possible_leaves_the_others_sampled():
     assert abs(float(theta.double().std()) - 0.5**0.5) < 0.1
 
 
-def test_emcee_is_reproducible_and_says_when_it_was_short():
-    target = trj.problems.sinh_arcsinh()
-    codes = target.space.enumerate()
-    found = []
-    for _ in range(2):
-        with pytest.warns(ConvergenceWarning, match="20 steps of 64 walkers .* fewer than 500"):
-            found.append(
-                emcee_pool(target, codes, steps=20, generator=torch.Generator().manual_seed(3))
-            )
-    assert torch.equal(found[0].theta, found[1].theta)
-
-
 @pytest.mark.parametrize(
     ("pilot", "message"),
     [
@@ -703,7 +680,7 @@ def test_emcee_is_reproducible_and_says_when_it_was_short():
         ({"1d": {"x": torch.zeros(0, 1)}}, "pilot: no draws of model '1d'"),
         ({"3d": {"x": [1.0]}}, "no model '3d'"),
         ({"1d": {"x": [[1.0, 2.0]]}}, "expected draws of shape .*one leading dimension"),
-        ("stan", 'pilot: expected a bool, "emcee" or draws'),
+        ("stan", "pilot: expected a bool or draws"),
     ],
 )
 def test_wrong_pilots_say_what_is_wrong(pilot, message):

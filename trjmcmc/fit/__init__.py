@@ -7,7 +7,6 @@ from ..pilot.particles import Particles
 from ..pilot.report import AuditReport, ModelAudit
 from ..pilot.screening import screen
 from ..pilot.smc import TemperedSMC
-from ..pilot.through_emcee import emcee_pool
 from ..transport.normals import NormalMixture, gaussian_mixture
 from .fitted import Fitted
 from .locate import locate
@@ -39,7 +38,6 @@ __all__ = [
     "TemperedSMC",
     "Trainer",
     "calibrate",
-    "emcee_pool",
     "find_modes",
     "gaussian_mixture",
     "locate",

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..pilot.given import check_pilot, user_pool
-from ..pilot.through_emcee import emcee_pool
 from ..target.target import Target
 
 Pilot = bool | str | Mapping[Any, Mapping[str, Any]] | Pool | None
@@ -57,22 +53,13 @@ def source(target: Target, by: str | None, pilot: Pilot, *, otherwise: bool) -> 
     return pilot
 
 
-def given_draws(
-    target: Target, pilot: Pilot, code: Tensor, generator: torch.Generator, progress: bool
-) -> Pool | None:
+def given_draws(target: Target, pilot: Pilot) -> Pool | None:
     """Draws to learn from that are no tempered run's; None where none were given.
 
     Arguments:
         target: The target.
         pilot: As :func:`source` returns it.
-        code: Models that emcee is to sample, shape (M, L).
-        generator: Source of randomness.
-        progress: Show a progress bar.
     """
     if isinstance(pilot, Pool):
         return pilot
-    if isinstance(pilot, Mapping):
-        return user_pool(target, pilot)
-    if pilot == "emcee":
-        return emcee_pool(target, code, generator=generator, progress=progress)
-    return None
+    return user_pool(target, pilot) if isinstance(pilot, Mapping) else None

@@ -166,7 +166,7 @@ class Trainer:
                 draft, budget, limit=limit, deadline=until, progress=progress
             )
         auditing = auditing and unhurried(draft)
-        pool = given_draws(self.target, pilot, codes, self.generator, progress)
+        pool = given_draws(self.target, pilot)
         if pool is None and own and draft.rounds:
             pool = draft.pool()
         settings = {"steps": steps, "batch": batch, **options}
@@ -255,7 +255,7 @@ class Trainer:
             return self._reverse(learnt=True, by=by)
         warn_user(
             "the map was not trained: there are neither pilot draws nor gradients. Sampling "
-            'goes on with random walks; fit(pilot="emcee") or your own draws would help',
+            "goes on with random walks; draws of your own would help",
             ConvergenceWarning,
         )
         return None

@@ -32,11 +32,11 @@ def check_pilot(target: Target, pilot: Any, *, otherwise: bool) -> None:
         )
     if pilot is False and not otherwise and not target.differentiable:
         raise ConfigurationError(
-            "pilot: a likelihood without gradients needs draws to train on; leave pilot "
-            'out, or pass "emcee" or your own draws'
+            "pilot: a likelihood without gradients needs draws to train on; leave pilot out, or "
+            "pass your own draws"
         )
-    if isinstance(pilot, str) and pilot != "emcee":
-        raise ConfigurationError(f'pilot: expected a bool, "emcee" or draws, got {pilot!r}')
+    if isinstance(pilot, str):
+        raise ConfigurationError(f"pilot: expected a bool or draws, got {pilot!r}")
 
 
 def user_pool(target: Target, draws: Mapping[Any, Mapping[str, Any]]) -> Pool:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import TRJError
 from .html import figure, listing, page, prose, table
 
-PACKAGES = ("torch", "zuko", "numpy", "scipy", "emcee", "arviz", "matplotlib")
+PACKAGES = ("torch", "zuko", "numpy", "scipy", "arviz", "matplotlib")
 
 MOST_ROWS = 40  # of a table
 

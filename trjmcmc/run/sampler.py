@@ -194,7 +194,7 @@ class TRJSampler:
             steps: Most training steps, 2000 if omitted; it stops earlier on a plateau.
             batch: Draws a step, 512 if omitted.
             objective: What to train on instead.
-            pilot: Draws to train on: True, those of the audit; ``"emcee"``; a
+            pilot: Draws to train on: True, those of the audit; a
                 :class:`~trjmcmc.Result`; your own, a dict by model label of parameters by name,
                 shape (n, ...); False, none. None takes the audit's where models are few.
             audit: False leaves it out; an integer is its most evaluations, 20 per training draw
