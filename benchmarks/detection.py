@@ -59,7 +59,7 @@ def met(number: int, seeds: int, draws: int, threads: int = 1) -> dict[str, Any]
             target,
             model,
             math.log(float(weights.sum())),
-            [lambda: normals],
+            normals,
             theta[:500],
             draws,
             torch.Generator().manual_seed(1000 * number + seed),

@@ -11,7 +11,7 @@ import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.hills import hills
 from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
-from trjmcmc.pilot.screening import USUAL, screen, theta_of_none
+from trjmcmc.pilot.screening import USUAL, screen
 from trjmcmc.pilot.walk import walked
 from trjmcmc.transport.normals import gaussian_mixture
 
@@ -107,7 +107,7 @@ def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
         problem,
         code_of(problem),
         known,
-        [lambda: normals],
+        normals,
         theta[:0],
         20_000,
         generator,
@@ -125,7 +125,7 @@ def test_an_audit_takes_up_a_part(generator):
     audit = Audit(problem, problem.space.enumerate(), particles=50, moves=5, generator=generator)
     audit.grow(0)
     theta, normals, known = wide_alone(problem, generator)
-    part, *_ = screen(problem, code_of(problem), known, [lambda: normals], theta, 20_000, generator)
+    part, *_ = screen(problem, code_of(problem), known, normals, theta, 20_000, generator)
     alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
     audit.take_up(part)
     outside = float(audit.outside[0])  # it may have met some of the narrow mode itself
@@ -175,7 +175,7 @@ def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    (part,) = screen(problem, code, math.log(0.5), [lambda: known], theta, 8192, generator)
+    (part,) = screen(problem, code, math.log(0.5), known, theta, 8192, generator)
     assert abs(part.log_mass - math.log(0.5)) < max(0.1, 5 * part.error)
 
 
@@ -196,7 +196,7 @@ def test_points_of_a_mode_nearby_do_not_speak_for_a_lost_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    (part,) = screen(problem, code, math.log(0.6), [lambda: known], theta, 8192, generator)
+    (part,) = screen(problem, code, math.log(0.6), known, theta, 8192, generator)
     assert abs(part.log_mass - math.log(0.4)) < max(0.15, 5 * part.error)
 
 
@@ -216,7 +216,7 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    parts = screen(problem, code, math.log(0.86), [lambda: known], theta, 65_536, generator)
+    parts = screen(problem, code, math.log(0.86), known, theta, 65_536, generator)
     assert len(parts) >= 3  # one may be missed by so few draws
     assert all(1 <= part.met <= 1024 for part in parts)
     mass = sum(math.exp(part.log_mass) for part in parts)
@@ -253,8 +253,8 @@ def test_a_part_that_is_narrow_in_one_direction_has_its_mass(generator, turned):
         def log_prob(self, theta, code):
             return torch.full((len(theta),), -1e9, dtype=torch.float64)
 
-    none = theta_of_none(problem)
-    parts = screen(problem, code, 0.0, [Elsewhere], none, 20_000, generator)
+    none = torch.zeros(0, 4, dtype=torch.float64)
+    parts = screen(problem, code, 0.0, Elsewhere(), none, 20_000, generator)
     mass = torch.tensor([part.log_mass for part in parts]).logsumexp(0)
     assert mass.item() == pytest.approx(0.0, abs=0.1)
 

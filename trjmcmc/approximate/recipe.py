@@ -182,7 +182,7 @@ class Recipe:
                     self.target,
                     code,
                     level - log_prior,
-                    [lambda: transport],
+                    transport,
                     seen,
                     n,
                     self.generator,

@@ -1,9 +1,9 @@
-"""Parts of a posterior that prior draws meet, or climb to, and that no map knows."""
+"""Parts of a posterior that prior draws meet, or climb to, and that the map does not know."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, Protocol
@@ -28,8 +28,6 @@ class HasDensity(Protocol):
         ...
 
 
-Maps = Sequence[Callable[[], HasDensity]]
-
 CHUNK = 8192  # draws evaluated at once
 
 FIRST_LENGTHS = (1.0, 0.25)  # tried in the one step of every draw, in half the draws' spread
@@ -44,7 +42,7 @@ NEIGHBOURHOOD = 3.0  # standard deviations of a squared distance within which po
 
 KNOWN = 0.1  # of the share that a part should have among the run's points, from which these know it
 
-LOST_SHARE = 0.005  # of the known mass, from which a part that no map knows counts as lost
+LOST_SHARE = 0.005  # of the known mass, from which a part that the map does not know counts as lost
 
 FEW_SEEN_SHARE = 0.05  # the same where chains have passed few points
 
@@ -95,7 +93,7 @@ def screen(
     target: Target,
     code: Tensor,
     log_evidence: float,
-    transports: Maps,
+    known: HasDensity,
     seen: Tensor,
     n: int,
     generator: torch.Generator,
@@ -103,19 +101,18 @@ def screen(
     effort: Effort = USUAL,
     evaluations: float = math.inf,
 ) -> list[Part]:
-    """Look for posterior mass that maps have lost, from prior draws.
+    """Look for posterior mass that a map has lost, from prior draws.
 
     Narrow modes that tempering loses between its temperatures lie high. Of many prior draws a few
-    land there, or lie on its slopes, so that a few steps uphill lead there: what lies about the
-    highest point that no map knows is then weighed by importance sampling, and is lost if the
-    run's chains have not been there either; then what lies about the next.
+    land there, or lie on its slopes, so that some steps uphill lead there: what lies about the
+    highest point that the map does not know is then weighed by importance sampling, and is lost if
+    the chains have not been there either; then what lies about the next.
 
     Arguments:
         target: The target.
         code: One model, shape (L,).
         log_evidence: Of the model as it is known, nats.
-        transports: Functions that give maps; a part is lost that none of them knows, and later ones
-            are asked only for what the ones before do not know.
+        known: A map; a part is lost that it does not know.
         seen: Points of that model that chains have passed, shape (k, D): where they are nothing is
             lost, however poor the maps.
         n: Prior draws, at most.
@@ -129,10 +126,11 @@ def screen(
         The parts that were lost.
     """
     level = log_evidence + float(target.space.log_prior(code[None])[0])
-    search = _Search(target, code, level, transports, generator, effort, deadline)
+    search = _Search(target, code, level, known, generator, effort, deadline)
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
-    ends, drawn, before = theta_of_none(target), 0, target.account.evaluations
+    ends = torch.zeros(0, target.dim, dtype=target.dtype, device=code.device)
+    drawn, before = 0, target.account.evaluations
     while drawn < n and not search.late:
         size = min(CHUNK, n - drawn)
         drawn += size
@@ -205,7 +203,7 @@ class _Search:
         target: The target.
         code: The model, shape (L,).
         level: Its log evidence plus the log of p(model), as known, nats.
-        transports: Functions that give maps of its posterior.
+        known: A map of its posterior.
         generator: Source of randomness.
         effort: How far draws climb, and how summits are weighed.
         deadline: Time by :func:`trjmcmc.clock.now` after which nothing more is looked for.
@@ -214,7 +212,7 @@ class _Search:
     target: Target
     code: Tensor
     level: float
-    transports: Maps
+    known: HasDensity
     generator: torch.Generator
     effort: Effort
     deadline: float
@@ -312,10 +310,15 @@ class _Search:
         return height, gradient
 
     def lost(self, theta: Tensor) -> Tensor:
-        """Points that matter to the posterior and that no map would ever propose, shape (n,)."""
-        codes = self.codes(len(theta))
+        """Points that matter to the posterior and that the map would never propose, shape (n,)."""
+        codes, known = self.codes(len(theta)), self.known
         log_pi = self.target.log_joint(codes, theta).double() - self.level
-        return unknown_to(self.transports, theta, codes, log_pi)
+        lost = log_pi > -math.inf
+        if bool(lost.any()):
+            filled = known.with_spares(theta, codes) if isinstance(known, Transport) else theta
+            log_q = known.log_prob(filled, codes).double()
+            lost &= log_pi - log_q.nan_to_num(-math.inf) > LOST_NATS
+        return lost
 
     def height(self, theta: Tensor) -> Tensor:
         """Log joint of points (n, D), shape (n,), nats."""
@@ -333,7 +336,7 @@ class _Search:
         """Parts about the highest of some points, until one is known or a crumb beside the others.
 
         Arguments:
-            theta, height: Points that no map knows, shape (n, D), the highest first.
+            theta, height: Points that the map does not know, shape (n, D), the highest first.
             scale: Standard deviations of prior draws, shape (D,).
             seen: Points that chains have passed, shape (k, D).
             evaluations: Of the target, beyond which no second part is weighed.
@@ -370,7 +373,7 @@ class _Search:
         return walked(self.target, self.code, starts, scale, self.generator, steps, late)
 
     def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:
-        """The part in which walks have ended and that no map knows; None where chains know it.
+        """The part in which walks have ended; None where the map or chains know it.
 
         Draws of a normal as wide as their points weigh it; not those that lie in other parts.
         """
@@ -399,31 +402,6 @@ class _Search:
         there = seen[place.holds(seen)]
         known = float(self.lost(there).double().sum()) / max(len(seen), 1) if len(there) else 0.0
         return None if known > KNOWN * share / (1 + share) else part
-
-
-def unknown_to(transports: Maps, theta: Tensor, codes: Tensor, log_pi: Tensor) -> Tensor:
-    """Points that matter to a posterior and that no map would ever propose, shape (n,).
-
-    Arguments:
-        transports: Functions that give maps; later ones are asked only for what the ones before
-            do not know.
-        theta: Points, shape (n, D).
-        codes: Their models, shape (n, L).
-        log_pi: Their log posterior densities within their model, shape (n,), float64, nats.
-    """
-    lost = log_pi > -math.inf
-    for transport in transports:
-        if bool(lost.any()):
-            known = transport()
-            filled = known.with_spares(theta, codes) if isinstance(known, Transport) else theta
-            log_q = known.log_prob(filled, codes).double()
-            lost &= log_pi - log_q.nan_to_num(-math.inf) > LOST_NATS
-    return lost
-
-
-def theta_of_none(target: Target) -> Tensor:
-    """No points, shape (0, D)."""
-    return torch.zeros(0, target.dim, dtype=target.dtype, device=target.device)
 
 
 def _drawn_in(theta: Tensor, usable: Tensor, generator: torch.Generator) -> Tensor:

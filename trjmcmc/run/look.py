@@ -167,7 +167,8 @@ def detected(recipe: Recipe, known: Known) -> float:
     """Share of climbs that lead to a mode, from which it was met with 95 %; infinite of none."""
     if recipe.exact or (recipe.searches and not recipe.with_places):  # nothing can be lost
         return 0.0
-    return MET / known.fewest_climbs if known.fewest_climbs else math.inf
+    fewest = min(known.climbs, default=0)
+    return MET / fewest if fewest else math.inf
 
 
 def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:

@@ -30,11 +30,18 @@ def unresolved(target: Target, pool: Pool) -> str:
         target: The target.
         pool: Draws, independent ones within each model.
     """
-    found = _doubts(target, pool.code, pool.theta)
-    said = [_too_large(target, pool.log_joint), *(f"{m}: {why}" for m, why in found.items())]
+    size, said = float(pool.log_joint.abs().median()), []
+    if torch.finfo(target.dtype).eps * size > ROUNDING_ERROR:
+        said.append(f"sums of log densities of size {size:.3g}")
+    codes, which, counts = distinct(pool.code)
+    order = counts.argsort(descending=True)[:EXAMINED]
+    place = torch.full((len(codes),), -1, device=order.device)
+    place[order] = torch.arange(len(order), device=order.device)
+    found = resolution_doubts(target, codes[order], place[which][:, None], pool.theta[:, None])
+    said += [f"{model}: {why}" for model, why in found.items()]
     if rounded := rounding_of(target, pool.code, pool.theta):
         said.append(f"{ROUNDED}{rounded}")
-    return "; ".join(filter(None, said))
+    return "; ".join(said)
 
 
 def parted(words: str) -> tuple[str, str]:
@@ -42,22 +49,6 @@ def parted(words: str) -> tuple[str, str]:
     said = words.split("; ") if words else []
     rounded = [x.removeprefix(ROUNDED) for x in said if x.startswith(ROUNDED)]
     return "; ".join(rounded), "; ".join(x for x in said if not x.startswith(ROUNDED))
-
-
-def _too_large(target: Target, log_joint: Tensor) -> str:
-    """Log densities whose last digit is more than rounding may be, in words; empty if none."""
-    size = float(log_joint.abs().median())
-    coarse = torch.finfo(target.dtype).eps * size > ROUNDING_ERROR
-    return f"sums of log densities of size {size:.3g}" if coarse else ""
-
-
-def _doubts(target: Target, code: Tensor, theta: Tensor) -> dict[str, str]:
-    """By model what independent draws, codes (n, L) and coordinates (n, D), say of its numbers."""
-    codes, which, counts = distinct(code)
-    order = counts.argsort(descending=True)[:EXAMINED]
-    place = torch.full((len(codes),), -1, device=order.device)
-    place[order] = torch.arange(len(order), device=order.device)
-    return resolution_doubts(target, codes[order], place[which][:, None], theta[:, None])
 
 
 def rounding_of(target: Target, code: Tensor, theta: Tensor) -> str:

@@ -137,7 +137,8 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
     usual = recipe.climbs(known)
     if known.incomplete:
         return usual
-    climbs = int(recipe.plan.sought * evaluations * known.climbs_per_call)
+    each = sum(known.climbs) / max(1, len(known.climbs) * known.searched)  # for one evaluation
+    climbs = int(recipe.plan.sought * evaluations * each)
     return climbs if climbs > min(LEAST_CLIMBS, usual // 2) else 0
 
 
@@ -145,7 +146,8 @@ def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Le
     """A first lesson at a place, of moves that have not been measured."""
     random, steps = recipe.generator.get_state(), LEAST_STEPS * recipe.stated.thin
     steps = max(steps, recipe.first(known))
-    return Lesson(known, recipe.stated_of(state), random, steps, unresolved=unresolved)
+    stated = State(*(x[: recipe.stated.chains] for x in state[:3]))
+    return Lesson(known, stated, random, steps, unresolved=unresolved)
 
 
 def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:

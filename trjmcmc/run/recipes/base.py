@@ -84,16 +84,6 @@ class Known(NamedTuple):
     families: tuple[Tensor, ...] = ()
 
     @property
-    def fewest_climbs(self) -> int:
-        """Of the model that was searched least."""
-        return min(self.climbs, default=0)
-
-    @property
-    def climbs_per_call(self) -> float:
-        """Climbs of each model for one evaluation."""
-        return sum(self.climbs) / max(1, len(self.climbs) * self.searched)
-
-    @property
     def incomplete(self) -> list[int]:
         """Places of models, among those with parameters, whose last searches met lost modes."""
         both = zip(self.climbs, self.needed, strict=True)
@@ -201,11 +191,6 @@ class Recipe(ABC):
         least = min(self.least_chains, planned // groups)
         least = max(least, math.ceil((self.stated.chains or 0) / groups))
         return groups * max(least, int(self.share**0.5 * planned / groups))
-
-    def stated_of(self, state: State) -> State:
-        """As many chains of a state as the user states."""
-        code, theta, log_joint = (x[: self.stated.chains] for x in state[:3])
-        return State(code, theta, log_joint)
 
     @property
     def codes(self) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...draws import Pool
 from ...errors import UnreachableError
 from ...kernel.base import Kernel, State, start
+from ...pilot.generation import systematic
 from ...target.target import Target
 from ...target.tempered import Tempered
 from .base import Known, Recipe
@@ -169,10 +170,5 @@ class Cooled(Recipe):
             weights: By point and group, shape (n, K), float64.
         """
         n, groups = weights.shape
-        u = torch.rand(
-            groups, 1, generator=self.generator, dtype=torch.float64, device=weights.device
-        )
-        places = (u + torch.arange(n, device=u.device)) / n
-        edges = weights.T.cumsum(1).contiguous()
-        rows = torch.searchsorted(edges, places).clamp(max=n - 1)
-        return (rows * groups + torch.arange(groups, device=u.device)[:, None]).T.flatten()
+        rows = systematic(weights.T.contiguous(), n, self.generator)
+        return (rows * groups + torch.arange(groups, device=rows.device)[:, None]).T.flatten()

@@ -82,7 +82,7 @@ def lost_parts(
         target,
         code,
         level - float(target.space.log_prior(code[None])[0]),
-        [lambda: through],
+        through,
         torch.cat(drawn),
         n,
         recipe.generator,
