@@ -13,6 +13,7 @@ from trjmcmc.pilot.hills import hills
 from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
 from trjmcmc.pilot.screening import USUAL, screen
 from trjmcmc.pilot.walk import walked
+from trjmcmc.transport.base import Identity
 from trjmcmc.transport.normals import gaussian_mixture
 
 NARROW, WIDE = (0.7, 3.0, 0.1), (0.3, -2.0, 1.0)  # weight, centre, standard deviation
@@ -249,12 +250,12 @@ def test_a_part_that_is_narrow_in_one_direction_has_its_mass(generator, turned):
     problem = trj.Target([trj.Model("m", {"x": prior}, log_likelihood)], dtype=torch.float64)
     code = code_of(problem)
 
-    class Elsewhere:
+    class Elsewhere(Identity):
         def log_prob(self, theta, code):
             return torch.full((len(theta),), -1e9, dtype=torch.float64)
 
     none = torch.zeros(0, 4, dtype=torch.float64)
-    parts = screen(problem, code, 0.0, Elsewhere(), none, 20_000, generator)
+    parts = screen(problem, code, 0.0, Elsewhere(problem.space), none, 20_000, generator)
     mass = torch.tensor([part.log_mass for part in parts]).logsumexp(0)
     assert mass.item() == pytest.approx(0.0, abs=0.1)
 

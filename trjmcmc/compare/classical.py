@@ -95,7 +95,7 @@ class ClassicalSampler(TRJSampler):
         if method not in METHODS:
             raise ConfigurationError(f"method: expected one of {list(METHODS)}, got {method!r}")
         self.method = method
-        super().__init__(target, strategy=Classical(method), **options)
+        super().__init__(target, kernel=Classical(method), **options)
         if METHODS[method].each and not target.space.few:
             raise ConfigurationError(
                 f"{method}: it fits something to each model, and there are too many models"

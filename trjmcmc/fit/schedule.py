@@ -3,25 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 from ..errors import ConfigurationError
-
-
-class Schedule(Protocol):
-    """A factor of the learning rate by step, which hears of plateaus of the objective."""
-
-    def __call__(self, step: int) -> float:
-        """The factor at a step, counted from 1."""
-        ...
-
-    def plateau(self, step: int) -> bool:
-        """The objective no longer improves: whether that changes what is planned."""
-        ...
-
-    def done(self, step: int) -> bool:
-        """Whether the rate has fallen to its end."""
-        ...
 
 
 class Cosine:

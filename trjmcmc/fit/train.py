@@ -25,7 +25,7 @@ from ..errors import (
 from ..progress import progress_bar
 from ..transport.base import Transport
 from .objective import Losses, Objective
-from .schedule import SCHEDULES, Schedule, check_schedule
+from .schedule import SCHEDULES, check_schedule
 from .trace import FitTrace
 
 STEPS, BATCH = 2000, 512  # most steps, and draws of each, where they are omitted
@@ -134,7 +134,7 @@ class _Training:
     ) -> None:
         self.transport, self.objective = transport, objective
         self.settings, self.generator = settings, generator
-        self.rate: Schedule = SCHEDULES[settings.schedule](settings.steps)
+        self.rate = SCHEDULES[settings.schedule](settings.steps)
         self.descent = _Descent(transport, settings.learning_rate, settings.clip)
         self.best = _Best(transport)
         self.window: list[Tensor] = []  # of each step, the mean of finite losses and the rest

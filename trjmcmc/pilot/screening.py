@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,15 +18,6 @@ from .hills import hills
 from .parts import Ellipsoid, Part, told_apart, weighed
 from .report import LOST_NATS
 from .walk import walked
-
-
-class HasDensity(Protocol):
-    """What a search asks of a map: how probable it thinks points are."""
-
-    def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
-        """Log density at points (n, D) of models (n, L), shape (n,), nats."""
-        ...
-
 
 CHUNK = 8192  # draws evaluated at once
 
@@ -93,7 +84,7 @@ def screen(
     target: Target,
     code: Tensor,
     log_evidence: float,
-    known: HasDensity,
+    known: Transport,
     seen: Tensor,
     n: int,
     generator: torch.Generator,
@@ -212,7 +203,7 @@ class _Search:
     target: Target
     code: Tensor
     level: float
-    known: HasDensity
+    known: Transport
     generator: torch.Generator
     effort: Effort
     deadline: float
@@ -315,8 +306,7 @@ class _Search:
         log_pi = self.target.log_joint(codes, theta).double() - self.level
         lost = log_pi > -math.inf
         if bool(lost.any()):
-            filled = known.with_spares(theta, codes) if isinstance(known, Transport) else theta
-            log_q = known.log_prob(filled, codes).double()
+            log_q = known.log_prob(known.with_spares(theta, codes), codes).double()
             lost &= log_pi - log_q.nan_to_num(-math.inf) > LOST_NATS
         return lost
 

@@ -37,7 +37,7 @@ from .plan import Plan
 from .request import check_counts, check_fit, check_seconds, checked_mode
 from .rounds_saved import place_of, saved_in
 from .stated import Stated
-from .strategy import GivenKernel, MakeKernel, Strategy, WithKernel
+from .strategy import MakeKernel, Strategy, WithKernel, with_kernel
 
 MakeTransport = Callable[[Space], Transport]
 
@@ -59,8 +59,6 @@ class TRJSampler:
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's, or float32 and,
             where that does not resolve a posterior, float64 (``report.precision`` says why).
-        strategy: How the map is fitted and a kernel made of it, in place of ``kernel``; for those
-            who write another kind of sampler.
         plan: The numbers by which runs are planned, for experts.
         compile: Capture steps: False; ``"traced"``, which takes seconds; True, traced and compiled,
             which takes minutes. To rounding draws are the same. Shards make plain steps.
@@ -90,24 +88,20 @@ class TRJSampler:
         self,
         target: Target,
         transport: Transport | MakeTransport | None = None,
-        kernel: Kernel | MakeKernel | None = None,
+        kernel: Kernel | MakeKernel | WithKernel | None = None,
         *,
         models: ModelWeights | MakeWeights | None = None,
         seed: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
-        strategy: Strategy | None = None,
         plan: Plan | None = None,
         compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
-        if strategy is not None and kernel is not None:
-            raise ConfigurationError("strategy: it makes the kernel; leave kernel out")
         if plan is not None and not isinstance(plan, Plan):
             raise ConfigurationError(f"plan: expected a trjmcmc.run.plan.Plan, got {plan!r}")
         self._plan = plan
-        if strategy is None:
-            strategy = Strategy() if kernel is None else GivenKernel(kernel)
+        strategy = Strategy() if kernel is None else with_kernel(kernel)
         self._open_precision = dtype is None and target.is_precision_open
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None

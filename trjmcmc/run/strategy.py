@@ -55,22 +55,29 @@ class WithKernel(Strategy, ABC):
 
 
 class GivenKernel(WithKernel):
-    """The user's kernel, or what the user's function makes of the target and the map.
-
-    Raises:
-        ConfigurationError: Neither a kernel nor a function.
-    """
+    """The user's kernel, or what the user's function makes of the target and the map."""
 
     def __init__(self, kernel: Kernel | MakeKernel) -> None:
-        if not isinstance(kernel, Kernel) and not callable(kernel):
-            raise ConfigurationError(
-                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
-                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
-            )
         self._given, self.trains = kernel, not isinstance(kernel, Kernel)
 
     def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
         return self._given if isinstance(self._given, Kernel) else self._given(target, transport)
+
+
+def with_kernel(kernel: Kernel | MakeKernel | WithKernel) -> WithKernel:
+    """A sampler of what a user gives as its kernel.
+
+    Raises:
+        ConfigurationError: Neither a kernel nor a function.
+    """
+    if isinstance(kernel, WithKernel):
+        return kernel
+    if not isinstance(kernel, Kernel) and not callable(kernel):
+        raise ConfigurationError(
+            "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
+            f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
+        )
+    return GivenKernel(kernel)
 
 
 def check_kernel(target: Target, kernel: Kernel) -> Kernel:

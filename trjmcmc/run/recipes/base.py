@@ -146,6 +146,7 @@ class Recipe(ABC):
 
     searches = False  # whether prior draws climb in search of lost modes
     exact = False  # whether each step draws anew from the posterior
+    least_chains = 8  # of a group, however dear they are
     trained: Transport | None = None
 
     def __init__(
@@ -167,11 +168,6 @@ class Recipe(ABC):
         self._before = target.account.evaluations if before is None else before
         self._made: tuple[Known, Moves] | None = None  # the last moves, and of what
         self.host = target.to(device="cpu", probe=False).space
-
-    @property
-    def least_chains(self) -> int:
-        """Chains of a group, however dear they are."""
-        return 8
 
     @cached_property
     def numbers(self) -> float:

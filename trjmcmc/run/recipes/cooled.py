@@ -36,7 +36,7 @@ class Cooled(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
     @property
-    def least_chains(self) -> int:
+    def least_chains(self) -> int:  # type: ignore[override]
         """That a group is resampled from; fewer where calls are."""
         few = (self.stated.evaluations or math.inf) < FEW_CALLS
         return LEAST_OF_FEW if few else LEAST

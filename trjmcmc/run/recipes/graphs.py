@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, cast
+from typing import cast
 
 import torch
 
@@ -14,7 +13,6 @@ from ...kernel.base import State, start
 from ...kernel.graphs.draws import GraphDraws
 from ...space.dags import Dags
 from ...target.target import Target
-from ..plan import Plan
 from .base import Known, Moves, Recipe
 
 MOST_SUMS = 5e8  # d^2 2^d of d nodes: twenty of these take eight seconds, and moves far longer
@@ -29,10 +27,8 @@ class Graphs(Recipe):
 
     exact = True
 
-    def __init__(
-        self, target: Target, plan: Plan, generator: torch.Generator, **settings: Any
-    ) -> None:
-        super().__init__(target, replace(plan, first=min(plan.first, FIRST)), generator, **settings)
+    def first(self, known: Known) -> int:
+        return min(FIRST, self.plan.first)
 
     @cached_property
     def numbers(self) -> float:

@@ -59,11 +59,8 @@ class Lists(Recipe):
     """Few models, each with a tempered population of its own in every group."""
 
     searches = True
+    least_chains = 3
     _unreached = False  # whether populations do not reach a model
-
-    @property
-    def least_chains(self) -> int:
-        return 3
 
     @property
     def codes(self) -> Tensor:

@@ -47,8 +47,5 @@ class WalkedGraphs(Cooled):
         """All chains cool down alike."""
         return torch.zeros(self.chains, dtype=torch.long)
 
-    def _climbed(self, code: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
-        return code, theta  # no graph has a gradient
-
     def moves(self, known: Known, generator: torch.Generator) -> Moves:
         return Moves(graph_moves(self.target), [])
