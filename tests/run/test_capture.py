@@ -283,7 +283,7 @@ class Spoilt:
 def test_steps_that_are_others_are_not_taken(monkeypatch, spoilt, said):
     """Compilers make mistakes: what they give is held against the kernel itself."""
     target, (state, generator) = gaussians(), begun(gaussians())
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", spoilt)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": spoilt})
     steps = Stepper(RandomWalk(target), counts, generator, True)
     twin = torch.Generator()
     twin.set_state(generator.get_state())
@@ -301,7 +301,7 @@ def test_what_chains_remember_is_compared_too(monkeypatch):
     kernel = jump_and_walk(target)
     state, generator = begun(target, kernel=kernel)
     assert state.memo is not None
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", Spoilt(3, 1, 0.1))])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": Spoilt(3, 1, 0.1)})
     steps = Stepper(kernel, counts, generator, True)
     with torch.no_grad():
         for _ in range(3):
@@ -313,7 +313,7 @@ def test_what_chains_remember_is_compared_too(monkeypatch):
 def test_an_acceptance_at_the_edge_may_fall_the_other_way(monkeypatch):
     """One chain of three hundred; rounding of a compiled likelihood does that."""
     target, (state, generator) = gaussians(), begun(gaussians(), chains=300)
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", Spoilt(1, 1, 1.0))])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": Spoilt(1, 1, 1.0)})
     steps = Stepper(RandomWalk(target), counts, generator, True)
     with torch.no_grad():
         for _ in range(3):
@@ -324,7 +324,7 @@ def test_an_acceptance_at_the_edge_may_fall_the_other_way(monkeypatch):
 @pytest.mark.whole
 def test_kernels_of_a_mixture_leave_each_other_what_they_remember(monkeypatch):
     """A jump through a map hands on its noise; a walk that knows no map hands on none."""
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target = trj.problems.sinh_arcsinh()
     flow = trj.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
     kernels = [RandomWalk(target, flow), RandomWalk(target, name="plain walk")]
@@ -344,8 +344,8 @@ def test_kernels_of_a_mixture_leave_each_other_what_they_remember(monkeypatch):
 
 def test_a_cycle_that_is_not_the_same_is_said_and_left_whole(monkeypatch):
     target, (state, generator) = gaussians(), begun(gaussians())
-    ways = [("traced", traced), ("compiled", Spoilt(1, 5, 1.0))]
-    monkeypatch.setattr(stepper, "_ways", lambda state: ways)
+    ways = {"compiled": Spoilt(1, 5, 1.0), "traced": traced}
+    monkeypatch.setattr(stepper, "WAYS", ways)
     kernel = Cycle([RandomWalk(target), RandomWalk(target)])
     steps = Stepper(kernel, counts, generator, True)
     with torch.no_grad():
@@ -357,7 +357,7 @@ def test_a_cycle_that_is_not_the_same_is_said_and_left_whole(monkeypatch):
 
 def test_steps_that_are_never_the_usual_case_are_not_taken(monkeypatch):
     """What is made again by the kernel itself says nothing of the captured step."""
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target, (state, generator) = gaussians(), begun(gaussians())
     made = CapturedStep(RandomWalk(target), counts, state, generator, traced)
     run = made._run
@@ -368,7 +368,7 @@ def test_steps_that_are_never_the_usual_case_are_not_taken(monkeypatch):
 
 def test_steps_that_nothing_is_left_to_check_by_are_not_taken(monkeypatch):
     target, (state, generator) = gaussians(), begun(gaussians())
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     steps = Stepper(RandomWalk(target), counts, generator, True)
     with torch.no_grad():
         state, _ = steps(state)
@@ -574,7 +574,7 @@ def test_a_likelihood_that_reads_no_values_is_captured(f):
 
 
 def test_kernels_of_a_cycle_are_captured_one_by_one(monkeypatch):
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target = gaussians()
     walk = Cycle([RandomWalk(target), RandomWalk(target)])
     kernel = Cycle([walk, (NumPyWalk(target), 2)])
@@ -590,7 +590,7 @@ def test_kernels_of_a_cycle_are_captured_one_by_one(monkeypatch):
 
 def test_a_mixture_in_a_cycle_draws_its_kernel_each_time(monkeypatch):
     """A trace would have drawn it for good: the first, and no log joint would tell."""
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target = gaussians()
     walks = [RandomWalk(target, name=name) for name in ("a", "b")]
     kernel = Cycle([RandomWalk(target), MixtureKernel(walks)])
@@ -639,7 +639,7 @@ def test_what_a_likelihood_remembers_of_a_trace_is_not_left_to_it():
 
 
 def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target = gaussians()
     rare = RandomWalk(target, name="rare walk")
     often = Cycle([RandomWalk(target), RandomWalk(target)])
@@ -659,7 +659,7 @@ def test_rare_kernels_of_a_mixture_are_left_alone(monkeypatch):
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore")  # of runs that are far too short
 def test_a_run_gives_the_same_draws(monkeypatch):
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     asked = {"draws": 20, "chains": 8, "warmup": 10, "fit": False, "progress": False}
     found = [
         trj.TRJSampler(gaussians(), seed=4, compile=mode).run(**asked) for mode in (False, True)
@@ -673,7 +673,7 @@ def test_a_run_gives_the_same_draws(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_likelihood_that_can_not_be_captured_works(monkeypatch):
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
 
     def log_likelihood(p):
         return torch.as_tensor(-0.5 * p["a"].detach().numpy().sum(-1) ** 2)
@@ -707,7 +707,7 @@ def late(graph, given):
 )
 def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, chains, wrong):
     """Log joints that draws have kept are held against the target at the end, later ones too."""
-    monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", way)])
+    monkeypatch.setattr(stepper, "WAYS", {"traced": way})
     sampler = trj.TRJSampler(gaussians(), seed=4, compile=True)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -717,7 +717,7 @@ def test_steps_that_go_wrong_later_are_said_aloud(monkeypatch, way, chains, wron
     assert bool(result.report.off_target) == wrong
     if wrong:
         assert "nats" in result.report.off_target and "compile=False" in alarms[0]
-        monkeypatch.setattr(stepper, "_ways", lambda state: [("traced", traced)])
+        monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert sampler.more(draws=5, progress=False).report.off_target  # they are still there

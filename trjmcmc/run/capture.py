@@ -303,28 +303,6 @@ def compiled(graph: Any, given: Tensors) -> Callable[..., Any]:
     return run
 
 
-def replayed(graph: Any, given: Tensors) -> Callable[..., Any]:
-    """One launch on a CUDA device: a CUDA graph, with inputs and outputs of its own."""
-    held = [x.clone() for x in given]
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # torch makes up its plans before a capture
-        for _ in range(3):
-            graph(*held)
-    torch.cuda.current_stream().wait_stream(side)
-    whole = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(whole):
-        found = graph(*held)
-
-    def run(*now: Tensor) -> Tensors:
-        for mine, x in zip(held, now, strict=True):
-            mine.copy_(x)
-        whole.replay()
-        return [x.clone() for x in found]
-
-    return run
-
-
 def _tensors(state: State) -> Tensors:
     memo = () if state.memo is None else state.memo.values
     return [state.code, state.theta, state.log_joint, *memo]

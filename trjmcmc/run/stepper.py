@@ -18,7 +18,6 @@ from .capture import (
     NotTraceable,
     Way,
     compiled,
-    replayed,
     shape_of,
     traced,
 )
@@ -32,6 +31,8 @@ MISSED_SHARE = 0.05  # of the steps, at which the usual case may not be at hand
 MISSED_STEPS = 100  # after which that is looked at
 
 NO_TIME = "steps not captured: the run ended before"
+
+WAYS: dict[str, Way] = {"compiled": compiled, "traced": traced}  # the fastest first
 
 Step = Callable[[State, torch.Generator], tuple[State, Any]]
 
@@ -149,12 +150,11 @@ class _Leaf:
 
     def _capture(self, state: State) -> None:
         """Compiled, or traced where that fails, or in the way that was asked for."""
-        for name, way in _ways(state)[::-1]:
-            asked = self.of.mode in (True, name) or name == "replayed"
-            if asked and (self._taken(name, way, state) or self.apart):
+        for name in WAYS:
+            if self.of.mode in (True, name) and (self._taken(name, state) or self.apart):
                 return
 
-    def _taken(self, name: str, way: Way, state: State, *, trusting: bool = True) -> bool:
+    def _taken(self, name: str, state: State, *, trusting: bool = True) -> bool:
         """Whether steps are captured from now on, or can never be."""
         begun = clock.now()
         try:
@@ -163,7 +163,7 @@ class _Leaf:
                 self.of.counts,
                 state,
                 self.of.generator,
-                way,
+                WAYS[name],
                 trusting=trusting,
                 seconds=LEARNING_SECONDS,
             )
@@ -187,11 +187,4 @@ class _Leaf:
         if captured is None or not captured.trusting or self._steps != MISSED_STEPS:
             return
         if captured.missed > MISSED_SHARE * self._steps:
-            self._taken(self._way, dict(_ways(state))[self._way], state, trusting=False)
-
-
-def _ways(state: State) -> list[tuple[str, Way]]:
-    """How steps are captured where the chains are, the cheapest first."""
-    if state.theta.device.type == "cuda":
-        return [("replayed", replayed)]
-    return [("traced", traced), ("compiled", compiled)]
+            self._taken(self._way, state, trusting=False)
