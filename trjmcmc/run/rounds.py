@@ -146,7 +146,8 @@ def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Le
     """A first lesson at a place, of moves that have not been measured."""
     random, steps = recipe.generator.get_state(), LEAST_STEPS * recipe.stated.thin
     steps = max(steps, recipe.first(known))
-    stated = State(*(x[: recipe.stated.chains] for x in state[:3]))
+    code, theta, log_joint = (x[: recipe.stated.chains] for x in state[:3])
+    stated = State(code, theta, log_joint)
     return Lesson(known, stated, random, steps, unresolved=unresolved)
 
 
