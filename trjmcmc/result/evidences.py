@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import ConfigurationError, TRJError
+from ..errors import ConfigurationError, UnweighedError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
@@ -322,13 +322,13 @@ class Evidences:
         """Log evidences by every route side by side, nats, with a verdict.
 
         Raises:
-            TRJError: There was no map to weigh models by.
+            UnweighedError: There was no map to weigh models by.
         """
         import pandas as pd
 
         labels = self.weighed
         if not labels:
-            raise TRJError(
+            raise UnweighedError(
                 "evidence: no map has weighed the models. A run that ends before that weighs none: "
                 "by max_seconds or max_evaluations (give it more), or by Ctrl-C. Others may need "
                 "none (over more than 64 subsets, or models of several kinds of components); "

@@ -37,7 +37,7 @@ from .merge import merged
 from .numbers import chosen
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
-from .probabilities import Probabilities, in_short
+from .probabilities import Probabilities, at_a_glance, in_short
 from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
@@ -209,7 +209,8 @@ class Result:
             chains, map and jumps together where these routes tell an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
-            the most visited models, and a row for the rest.
+            the most visited models, and a row for the rest. The columns of ``full`` are read by
+            name, as in ``table["visits"]``.
 
             Of ``full``: ``visits``, share of the draws, ``visits_se`` and ``visits_ess``;
             ``importance`` and ``importance_se``, evidences by importance sampling through the map,
@@ -224,7 +225,9 @@ class Result:
             error of one effective draw more or less at least.
         """
         found = self._probabilities
-        return found.of_models() if full else found.of_models_in_short()
+        return (
+            found.of_models() if full else at_a_glance(found.of_models_in_short(), found.of_models)
+        )
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -250,7 +253,7 @@ class Result:
             TRJError: The space is a list of models.
         """
         table = self._probabilities.of_items()
-        return table if full else in_short(table)
+        return table if full else at_a_glance(in_short(table), lambda: table)
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
         """Posterior probabilities of anything that a draw has or has not.
@@ -284,7 +287,7 @@ class Result:
             TRJError: The space has no counts.
         """
         table = self._probabilities.of_counts()
-        return table if full else in_short(table)
+        return table if full else at_a_glance(in_short(table), lambda: table)
 
     def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
         """Names of the items, and which are in the model, shape (chain, draw, items).
@@ -359,7 +362,7 @@ class Result:
             One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
-            ``note``. Of ``full`` the models weighed, by every
+            ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
             route.
 
         Routes that owe nothing to how often models are visited: ``importance``, through the map
@@ -392,7 +395,8 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        return self._evidences.table() if full else self._probabilities.of_evidence()
+        table = self._evidences.table
+        return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
 
     def audit(self) -> pd.DataFrame:
         """What an audit that owes nothing to the map says of it, model by model.
