@@ -212,6 +212,29 @@ def test_a_run_that_was_late_goes_on_as_if_it_had_not_been(monkeypatch):
     assert same(whole, run(KINDS["list"](), error=MORE, start=first))
 
 
+@pytest.mark.parametrize("lessons", [1, 2])
+def test_a_lesson_that_was_late_is_made_again(lessons, monkeypatch):
+    """However far moves were measured."""
+    whole, calls, late = whole_run("list", MORE), [0], [False]
+    sampler, usual = trj.TRJSampler(KINDS["list"](), seed=3, plan=QUICK), Recorded.warmed
+
+    def warmed(self, kernel, n):
+        calls[0] += 1
+        late[0] |= calls[0] == 2 * lessons
+        return usual(self, kernel, n)
+
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        patch.setattr(Recorded, "warmed", warmed)
+        patch.setattr(Limit, "passed", property(lambda _: late[0]))
+        first = sampler.run(until={"probability": MORE}, progress=False)
+    assert first.report.out_of_time and calls[0] >= 2 * lessons
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", trj.errors.TRJWarning)
+        found = sampler.more(until={"probability": MORE}, progress=False)
+    assert same(whole, found)
+
+
 @pytest.mark.parametrize("error", [trj.errors.BudgetError, KeyboardInterrupt])
 def test_a_run_that_is_broken_off_in_a_step_goes_on_from_its_last_look(error, monkeypatch):
     whole, fails = whole_run("list", MORE), [True]

@@ -110,7 +110,11 @@ def looks(
             alone = recipe.stated.grid is not None and learned < plan.learned  # shards come later
             if not alone or recipe.late:
                 yield run
-            if ahead and whole:  # it was late: first the rest of the round
+            if not whole:  # it was late: the lesson is made again
+                recipe.generator.set_state(lesson.generator)
+                new = lesson
+                continue
+            if ahead:  # it was late: first the rest of the round
                 continue
             drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
             known, met = recipe.searched(known, moves, drawn, climbs)
