@@ -80,6 +80,7 @@ MOST = {
 }
 
 
+@pytest.mark.planned
 @pytest.mark.parametrize("function", MOST)
 def test_a_step_waits_as_often_however_many_particles_there_are(function):
     each, once = MOST[function]

@@ -298,7 +298,7 @@ def test_searches_that_always_meet_something_leave_no_error(times, climbs, facto
     """
     made, endless = [0], times == math.inf
 
-    def lost(recipe, known, m, through, seen, n, policy):
+    def lost(recipe, known, m, through, seen, n, effort):
         if m != recipe.with_places[0]:
             return []
         made[0] += 1
@@ -321,7 +321,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
     """By a clock that stands still until a search has met something."""
     now = [0.0]
 
-    def lost(recipe, known, m, through, seen, n, policy):
+    def lost(recipe, known, m, through, seen, n, effort):
         now[0] = 100.0
         return [SimpleNamespace(met=2, log_mass=0.0)]
 
@@ -420,10 +420,10 @@ def test_a_trained_map_moves_subsets_and_components(name):
     )
     settings = {"progress": False, "until": {"probability": 0.02}}
     few = Plan(chains=128, particles=400, moves=3, climbs=400)
-    sampler = trj.TRJSampler(target, seed=1, policy=few)
+    sampler = trj.TRJSampler(target, seed=1, plan=few)
     sampler.fit(by="vi", steps=10, batch=64, audit=False, progress=False)
     result = sampler.run(**settings)
-    plain = trj.TRJSampler(target, seed=2, policy=few).run(**settings)
+    plain = trj.TRJSampler(target, seed=2, plan=few).run(**settings)
     assert "map" in result.report.plan.weights
     ours, others = result.model_probabilities(), plain.model_probabilities()
     gap = (ours["probability"] - others["probability"]).dropna().abs()

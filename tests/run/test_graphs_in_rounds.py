@@ -16,6 +16,7 @@ from tests.graphs.small import data
 from tests.rounds import rounds
 from trjmcmc import clock, graphs
 from trjmcmc.errors import CoverageWarning, TRJWarning, UnreachableError
+from trjmcmc.run import families
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Lesson
 from trjmcmc.run.recipes import equations
@@ -28,7 +29,7 @@ from trjmcmc.run.rounds import lesson_of
 from trjmcmc.run.stated import Limit
 
 FEW = Plan(chains=64, first=12, measured=6, most=30)
-SMALL = replace(equations.NUMBERS, particles=40, moves=3, components=4, fitted_draws=200)
+SMALL = {"PARTICLES": 40, "MOVES": 3, "COMPONENTS": 4, "FITTED_DRAWS": 200}
 
 
 def many_nodes(d=13, **device):
@@ -50,6 +51,13 @@ def binary(d=3, n=40, seed=0):
     names = [f"x{i}" for i in range(d)]
     weights = {"edges": {"w": Normal(0.0, 1.5)}, "nodes": {"b": Normal(0.0, 1.5)}}
     return graphs.equations(names, density, **weights)
+
+
+def temper(monkeypatch, sizes):
+    """Have families tempered, whatever normals at their modes are worth."""
+    monkeypatch.setattr(equations, "EFFECTIVE", 1.0)
+    for name, value in sizes.items():
+        monkeypatch.setattr(families, name, value)
 
 
 def run(target, kind=None, seed=1, plan=FEW, deadline=math.inf, **settings):
@@ -112,8 +120,7 @@ def test_weights_that_are_sampled_give_the_same_edges():
 @pytest.mark.parametrize("tempered", [False, True])
 def test_binary_equations_by_normals_and_by_tempering(tempered, monkeypatch):
     if tempered:
-        fewer = replace(equations.NUMBERS, least_effective=1.0, particles=200)
-        monkeypatch.setattr(equations, "NUMBERS", fewer)
+        temper(monkeypatch, {"PARTICLES": 200})
     exact = graphs.exact(graphs.evidences(binary(), particles=400, replicates=8, seed=5))
     found = run(binary(), plan=Plan())
     z = z_of(found, exact)
@@ -162,7 +169,7 @@ def test_groups_begin_at_the_posterior():
 @pytest.mark.parametrize("kind", ["normals", "tempered", "walked"])
 def test_a_seed_has_one_answer_whatever_a_clock_says(kind, monkeypatch):
     if kind == "tempered":
-        monkeypatch.setattr(equations, "NUMBERS", replace(SMALL, least_effective=1.0))
+        temper(monkeypatch, SMALL)
     make, now = (many_nodes if kind == "walked" else binary), [0.0]
     first = run(make(), error=0.1)
 
@@ -201,7 +208,7 @@ def test_families_are_plain_data():
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_a_limit_cuts_tempering_short(share, monkeypatch):
     """The answer is there all the same."""
-    monkeypatch.setattr(equations, "NUMBERS", replace(SMALL, least_effective=1.0))
+    temper(monkeypatch, SMALL)
     ticks = [0.0]
 
     def ticking():

@@ -26,6 +26,7 @@ from ..target.target import Target
 from .aims import Aims
 from .budget import limited
 from .capture import off_target
+from .given import check_counts
 from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .look import MET, Run
@@ -35,7 +36,6 @@ from .precision import parted
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
 from .report import compared, judged, made_result, weighed, weighed_by_map
-from .request import check_counts
 from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,

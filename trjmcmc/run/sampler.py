@@ -29,12 +29,20 @@ from . import in_rounds
 from .aims import Rule
 from .budget import Spending
 from .crew import grid_of
-from .given import MakeWeights, as_pool, check_given, weights_maker
+from .given import (
+    MakeWeights,
+    as_pool,
+    check_counts,
+    check_fit,
+    check_given,
+    check_seconds,
+    checked_mode,
+    weights_maker,
+)
 from .in_rounds import InRounds
 from .knowledge import Knowledge
 from .maps import map_of, matching
 from .plan import Plan
-from .request import check_counts, check_fit, check_seconds, checked_mode
 from .rounds_saved import place_of, saved_in
 from .stated import Stated
 from .strategy import MakeKernel, Strategy, WithKernel, with_kernel
