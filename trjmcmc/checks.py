@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import ConfigurationError
 
-MAY_BE_ZERO = {"rounds", "climbs", "most_climbs", "learned"}
+MAY_BE_ZERO = {"rounds", "climbs", "most_climbs", "learned", "warm"}
 
 
 class Checked:

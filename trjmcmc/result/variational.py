@@ -126,8 +126,8 @@ class Variational:
             >>> import trjmcmc as trj
             >>> target = trj.problems.beta_bernoulli()
             >>> answer = trj.variational(target, "laplace", seed=1, progress=False)
-            >>> round(answer.kl().value, 2)
-            0.0
+            >>> abs(answer.kl().value) < 0.01
+            True
         """
         known = self.exact if log_evidence is None else log_evidence
         if known is None:

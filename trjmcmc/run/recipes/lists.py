@@ -221,7 +221,8 @@ class Lists(Recipe):
 
     def weigh(self, known: Known, moves: Moves) -> Route | None:
         whole = not any(known.needed)  # no search has met what proposals had lost
-        if known.proposed and whole and (self.late or not math.isfinite(self.numbers)):
+        few = self.stated.evaluations is not None and not math.isfinite(self.numbers)
+        if known.proposed and whole and (self.late or few):
             found = route_of(known.proposed)._replace(by_proposals=True)
             return found if bool(found.log_mass.isfinite().all()) else None
         assert moves.weighing is not None
