@@ -567,8 +567,8 @@ def test_a_run_is_not_done_where_a_second_route_says_something_else(gap, monkeyp
 
     def wrong(self, known, moves):
         route = weigh(self, known, moves)
-        unknown = route._replace(error=torch.full_like(route.error, math.inf))
-        return unknown if math.isnan(gap) else route._replace(p=route.p + gap)
+        error = torch.full_like(route.error, math.inf if math.isnan(gap) else 0.003)
+        return route._replace(p=route.p if math.isnan(gap) else route.p + gap, error=error)
 
     monkeypatch.setattr(Lists, "weigh", wrong)
     plan = Plan(particles=400, moves=2, climbs=200, most=100)
