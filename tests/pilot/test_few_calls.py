@@ -118,6 +118,15 @@ def test_a_model_without_parameters_takes_few_calls():
     assert abs(found.value - (math.log(0.5) - 3.0)) < 1e-6
 
 
+def test_an_impossible_model_without_parameters_ends_in_no_error():
+    """However many calls it may take."""
+    none = trj.Model("none", {}, trj.BlackBox(lambda p: -math.inf))
+    target = trj.Target([none, trj.Model("some", {"a": Normal(0.0, 1.0)}, lambda p: -p["a"])])
+    proposal = AdaptiveProposal(target, target.space.enumerate()[0], torch.Generator())
+    proposal.refine(4000)
+    assert not bool(proposal.log_weights().isfinite().any())
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_run_that_is_late_before_chains_have_moved_answers_by_its_proposals(seed):
     """A hundredth of a second a call, by a clock that counts calls."""

@@ -49,6 +49,7 @@ class AdaptiveProposal:
     Attributes:
         dim: Coordinates in use.
         normals: Over the coordinates in use; each t distribution as a few normals of one shape.
+            None before the first fit.
         share: Effective draws of the last round over its draws, importance weights at the
             posterior itself; 0 where it has not come that far.
 
@@ -66,8 +67,6 @@ class AdaptiveProposal:
         (True, True)
     """
 
-    normals: NormalMixture
-
     def __init__(
         self,
         target: Target,
@@ -76,6 +75,7 @@ class AdaptiveProposal:
     ) -> None:
         self.target, self.code, self.generator = target, code, generator
         self.share = 0.0
+        self.normals: NormalMixture | None = None
         self._used = target.space.active(code[None])[0]
         self.dim = int(self._used.sum())
         self._log_prior_of_model = float(target.space.log_prior(code[None])[0])
@@ -117,10 +117,12 @@ class AdaptiveProposal:
         Of the draws since normals were last fitted, once these are good and such draws many: no
         fit has seen them. Else of all, by the mixture of what they come from.
         """
-        by, n = self._drawn[-1]
-        if n < ALONE or by is not self.normals:
+        draws = torch.tensor([n for _, n in self._drawn], device=self._x.device)
+        unseen = torch.tensor([by is self.normals for by, _ in self._drawn], device=self._x.device)
+        if self.normals is None or draws[unseen].sum() < ALONE:
             return self._log_joint - self._log_q
-        return self._log_joint[-n:] - self.normals.log_prob(self._x[-n:])
+        rows = unseen.repeat_interleave(draws)
+        return self._log_joint[rows] - self.normals.log_prob(self._x[rows])
 
     def resampled(self, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the posterior, as good as the weights: points (n, D), log joints (n,)."""
