@@ -199,9 +199,8 @@ def test_dear_subsets_black_boxes_and_limited_targets_have_an_answer(clock):
     assert judged(limited, max_seconds=1.0)
 
 
-def test_dear_evaluations_are_fewer(monkeypatch):
-    """Before groups that differ ask for more particles."""
-    monkeypatch.setattr(lists, "differ", lambda log_mass: False)
+@pytest.mark.planned
+def test_dear_evaluations_are_fewer():
     cheap, dear = (
         recipe_of(pair(rows), Plan(), torch.Generator().manual_seed(0)) for rows in (1, 10_000)
     )
@@ -209,7 +208,7 @@ def test_dear_evaluations_are_fewer(monkeypatch):
     assert cheap.chains == 512 and cheap.climbs(known) == 40_000
     assert 64 <= dear.chains < 200 and 100 < dear.climbs(known) < 4000
     cheap.begin(), dear.begin()
-    assert dear.evaluations < cheap.evaluations / 3
+    assert dear.evaluations < cheap.evaluations / 4
 
 
 def regressions_of_many_rows(rows):

@@ -130,15 +130,17 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
     if short:  # chains of a group may stand where it began
         visits_error = torch.maximum(visits_error, groups_error)
     best, best_error = p, visits_error
-    agree, sound = False, route is not None and bool((route.error < 1).all())
-    if route is not None and sound and known.poor and route.by_proposals:  # and so do chains
-        best, best_error = route.p, route.error
-    elif route is not None and sound and not known.poor:
-        agree = apart(p, visits_error, route) <= plan.agree
+    agree = False
+    if route is not None and bool((route.error < 1).all()):
+        if not known.poor:
+            agree = apart(p, visits_error, route) <= plan.agree
+        elif route.by_proposals:  # chains stand where these have begun
+            best, best_error = route.p, route.error
         if agree:
             best, best_error = combined(p, visits_error, route)
-            doubt = "" if short and route.by_proposals else doubt  # chains are not what it rests on
-        else:
+            confirmed = route.by_proposals and recipe.stated.evaluations is not None
+            doubt = "" if short and confirmed else doubt  # four repeats agree, without chains
+        elif not known.poor:
             doubt = doubt or DISAGREE
     if known.poor:
         doubt = doubt or POOR
