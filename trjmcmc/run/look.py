@@ -138,8 +138,8 @@ def summed_up(recipe: Recipe, draws: Draws, known: Known, moves: Moves, route: R
             best, best_error = route.p, route.error
         if agree:
             best, best_error = combined(p, visits_error, route)
-            confirmed = route.by_proposals and recipe.stated.evaluations is not None
-            doubt = "" if short and confirmed else doubt  # four repeats agree, without chains
+            searched = route.by_proposals and any(known.climbs)
+            doubt = "" if short and searched else doubt  # chains are not what it rests on
         elif not known.poor:
             doubt = doubt or DISAGREE
     if known.poor:

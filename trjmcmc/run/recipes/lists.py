@@ -44,9 +44,9 @@ AFTER_SOME, AFTER_ONE = 2, 4  # climbs in all, over those until some met a mode,
 
 DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
 
-LEAST_SEARCHED = 100  # prior draws of it
+LEAST_SEARCHED, FEWEST_SEARCHED = 100, 25  # prior draws of it; where calls are limited
 
-SEARCH_SHARE = 0.2  # of the evaluations that a user states
+SEARCH_SHARE = 0.8  # of the evaluations that are left of those that a user states
 
 FIRST_PROPOSED = 16  # steps of the first round there: normals take chains anywhere in one or two
 
@@ -92,9 +92,9 @@ class Lists(Recipe):
             return most
         if (calls := self.stated.evaluations) is not None:
             gradient = 1 if self.target.differentiable else 1 + self.target.dim
-            each = (A_CLIMB + gradient) * len(self.with_places)
-            most = min(most, int(SEARCH_SHARE * calls / each))
-            return most if most > LEAST_SEARCHED else 0
+            each = SEARCH_SHARE * (calls - self.evaluations) / len(self.with_places)
+            most = min(most, draws_within(each, SPARING, gradient))
+            return most if most > FEWEST_SEARCHED else 0
         if known.proposed:
             return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
