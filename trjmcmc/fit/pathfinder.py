@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -28,6 +29,10 @@ LEVELS = 0.1  # largest slope at the end of a step, as a share of that at its st
 TRIALS = 25  # lengths of a step that are tried, at most
 
 SETTLED = 1e-8  # nats: steps that promise less end a climb
+
+DIFFERENCE = 1e-4  # of prior standard deviations: steps of differences
+
+PRIOR_DRAWS, SMALLEST = 200, 1e-6  # that tell these standard deviations; least of them
 
 ROUNDED = 4.0  # the same, in spacings of numbers of the log joint's size
 
@@ -155,10 +160,10 @@ def pathfinder(
             "pathfinder: the likelihood has no gradients; write it in torch, wrap it by "
             "trj.with_gradient, or give the models a surrogate"
         )
-    posterior = _Posterior(target, code, generator)
+    posterior = Posterior(target, code, generator)
     if not posterior.dim:
         paths = 1
-    climbs = _Climbs(posterior, *posterior.starts(paths), history)
+    climbs = Climbs(posterior, *posterior.starts(paths), history)
     loc, tril = climbs.x.clone(), torch.eye(posterior.dim).to(climbs.x).repeat(paths, 1, 1)
     elbo = posterior.elbo(loc, tril, draws)
     failed = dict.fromkeys(climbs.nowhere, "no draw of a start has a density and a gradient")
@@ -222,8 +227,13 @@ def pathfinder_map(space: Space, found: Sequence[Pathfinder]) -> Mixture:
     return mode_map(space, modes).requires_grad_(False)
 
 
-class _Posterior:
+class Posterior:
     """The log joint of one model in the coordinates that it uses, float64.
+
+    Arguments:
+        target: The target; of one without gradients slopes are differences.
+        code: The model, shape (L,).
+        generator: Source of randomness.
 
     Attributes:
         dim: Number of these coordinates, d.
@@ -257,14 +267,49 @@ class _Posterior:
         factor[:, self.used[:, None], self.used] = tril.to(factor)
         return mean, factor
 
-    def with_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Values (n,), -inf where value or gradient is no number, and gradients (n, d)."""
+    def with_gradient(self, x: Tensor, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Values (n,), -inf where value or gradient is no number, and gradients (n, d).
+
+        Arguments:
+            x: Points, shape (n, d).
+            least: Values, (n,), below which no gradient is asked for.
+        """
+        if not self.target.differentiable:
+            return self._with_differences(x, least)
         value, gradient = self.target.log_joint_and_grad(
             self._codes(len(x)), self._padded(x), surrogate=True
         )
         gradient = gradient[:, self.used].double()
         fine = value.isfinite() & gradient.isfinite().all(-1)
         return torch.where(fine, value.double(), -math.inf), gradient
+
+    def _with_differences(self, x: Tensor, least: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same by d more evaluations of each point that is high enough."""
+        value, gradient = self._value(x), torch.zeros_like(x)
+        rows = (value > -math.inf if least is None else value >= least).nonzero()[:, 0]
+        if not len(rows):
+            return value, gradient
+        step = DIFFERENCE * self.prior_scale
+        there = self._value((x[rows, None] + step.diag_embed()).flatten(0, 1))
+        slope = (there.view(len(rows), self.dim) - value[rows, None]) / step
+        gradient[rows] = slope.nan_to_num(0.0, 0.0, 0.0)
+        value[rows[~slope.isfinite().all(1)]] = -math.inf
+        return value, gradient
+
+    @torch.no_grad()
+    def _value(self, x: Tensor) -> Tensor:
+        """Log joints of points (n, d), -inf where they are no numbers, (n,)."""
+        value = self.target.log_joint(self._codes(len(x)), self._padded(x)).double()
+        return torch.where(value.isfinite(), value, -math.inf)
+
+    @cached_property
+    def prior_scale(self) -> Tensor:
+        """Standard deviations of prior draws, shape (d,); takes no evaluations."""
+        codes = self.code.expand(PRIOR_DRAWS, -1)
+        draws = self.target.sample_prior(codes, self.generator)[:, self.used].double()
+        draws = draws[draws.isfinite().all(1)]
+        spread = draws.std(0) if len(draws) > 1 else torch.ones_like(draws[:1].sum(0))
+        return spread.clamp(min=SMALLEST)
 
     def starts(self, paths: int) -> tuple[Tensor, Tensor, Tensor]:
         """Points (paths, d) with values and gradients; the value is -inf where none was found.
@@ -343,10 +388,17 @@ class _Posterior:
         return torch.stack(means)[best, rows], torch.stack(factors)[best, rows], gain
 
 
-class _Climbs:
+class Climbs:
     """Quasi-Newton climbs, all at once: each call takes one evaluation of each that goes on.
 
     The length of a step is bracketed until the value has risen and the slope has levelled off.
+
+    Arguments:
+        posterior: What they climb.
+        x, value, gradient: Where they start, shapes (K, d), (K,) and (K, d).
+        history: Steps from which curvature is learnt.
+        scale: Standard deviations before anything is, shape (d,) or one number.
+        settled: Nats: steps that promise less end a climb.
 
     Attributes:
         x: Where the climbs are, shape (K, d).
@@ -355,11 +407,20 @@ class _Climbs:
     """
 
     def __init__(
-        self, posterior: _Posterior, x: Tensor, value: Tensor, gradient: Tensor, history: int
+        self,
+        posterior: Posterior,
+        x: Tensor,
+        value: Tensor,
+        gradient: Tensor,
+        history: int,
+        scale: float | Tensor = 1.0,
+        settled: float = SETTLED,
     ) -> None:
-        self.posterior = posterior
+        self.posterior, self.settled = posterior, settled
         self.x, self.value, self.gradient = x, value, gradient
-        self.diagonal = torch.ones_like(x)  # of the covariance without what the last steps taught
+        self.diagonal = (
+            torch.ones_like(x) * scale**2
+        )  # of the covariance without what the last steps taught
         self.s = x.new_zeros(len(x), history, x.shape[1])  # last steps, the newest last, and
         self.y = torch.zeros_like(self.s)  # how much the gradient fell along them
         self.going = (value > -math.inf) & (x.shape[1] > 0)
@@ -369,14 +430,20 @@ class _Climbs:
         self.trials, self.steps = torch.zeros_like(value), torch.zeros_like(value)
         self._aim(self.going.nonzero()[:, 0])
 
+    @property
+    def promise(self) -> Tensor:
+        """What the next step of each climb would gain of a quadratic, shape (K,), nats."""
+        return 0.5 * (self.direction * self.gradient).sum(1)
+
     def advance(self, most: int) -> tuple[Tensor, Tensor, Tensor]:
         """Try one length of each step: rows that took theirs, means, factors of normals."""
         rows = self.going.nonzero()[:, 0]
         x, length, along = self.x[rows], self.length[rows], self.direction[rows]
         there = self.posterior.rounded(x + length[:, None] * along)
-        value, gradient = self.posterior.with_gradient(there)
-        slope, new_slope = (along * self.gradient[rows]).sum(1), (along * gradient).sum(1)
-        rises = value >= self.value[rows] + RISES * length * slope
+        slope = (along * self.gradient[rows]).sum(1)
+        least = self.value[rows] + RISES * length * slope
+        value, gradient = self.posterior.with_gradient(there, least)
+        rises, new_slope = value >= least, (along * gradient).sum(1)
         self.trials[rows] += 1
         last = self.trials[rows] >= TRIALS
         took = rises & ((new_slope <= LEVELS * slope) | last)
@@ -388,10 +455,10 @@ class _Climbs:
         self._learn(rows, there[new] - self.x[rows], self.gradient[rows] - gradient[new])
         self.x[rows], self.value[rows], self.gradient[rows] = there[new], value[new], gradient[new]
         mean, factor = self._aim(rows)
-        gain = 0.5 * (self.direction[rows] * self.gradient[rows]).sum(1)
+        gain = self.promise[rows]
         spacing = torch.finfo(self.posterior.target.dtype).eps * value[new].abs()
         self.steps[rows] += 1
-        over = (gain < (ROUNDED * spacing).clamp(min=SETTLED)) | (self.steps[rows] >= most)
+        over = (gain < (ROUNDED * spacing).clamp(min=self.settled)) | (self.steps[rows] >= most)
         self.going[rows[over]] = False
         return rows, mean, factor
 
@@ -423,7 +490,8 @@ class _Climbs:
             factor[info > 0] = self.diagonal[lost].sqrt().diag_embed()
         step = (covariance @ self.gradient[rows][..., None])[..., 0]
         new = (self.s[rows] == 0).flatten(1).all(1)  # of unknown curvature: a unit at most
-        self.length[rows] = torch.where(new, 1 / step.norm(dim=1).clamp(min=1.0), 1.0)
+        far = (step / self.diagonal[rows].sqrt()).norm(dim=1)
+        self.length[rows] = torch.where(new, 1 / far.clamp(min=1.0), 1.0)
         self.direction[rows] = step
         self.low[rows], self.high[rows], self.trials[rows] = 0.0, math.inf, 0
         return self.x[rows] + step, factor

@@ -10,6 +10,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.normals import NormalMixture
+from .report import LOST_NATS
 
 PRIOR_SHARE = 0.15  # of the calls of a model, for draws of its prior
 
@@ -20,7 +21,7 @@ DRAWS_A_DIMENSION = 4  # of a round at least, a dimension and one
 POINTS_A_FIT, POINTS_A_COMPONENT = 2.0, 15.0  # effective ones, a dimension and one, from which a
 # proposal is fitted; the same for each further component
 
-COMPONENTS = 4  # t distributions of a proposal at most
+COMPONENTS = 8  # t distributions of a proposal at most
 
 TAIL_SCALES, TAIL_SHARES = (1.0, 1.7, 3.5), (0.75, 0.2, 0.05)  # of the normals that stand for one
 
@@ -91,12 +92,39 @@ class AdaptiveProposal:
         return len(self._x)
 
     @torch.no_grad()
-    def refine(self, calls: int, deadline: float = math.inf) -> None:
+    def plant(self, normals: NormalMixture) -> None:
+        """Draw from normals, with heavier tails, whose means it would hardly draw.
+
+        Arguments:
+            normals: Over the coordinates in use.
+        """
+        x, weight = normals.mean, normals.weight
+        if self.calls:
+            log_prior, log_likelihood = self._evaluated(self._padded(x))
+            each = [_counted(*drawn, x, log_prior) for drawn in self._drawn]
+            log_q = torch.stack(each).logsumexp(0) - math.log(self.calls)
+            log_mass = (self._log_joint - self._log_q).logsumexp(0) - math.log(self.calls)
+            log_joint = log_prior + log_likelihood + self._log_prior_of_model
+            new = log_joint - log_q > log_mass + LOST_NATS
+            if not bool(new.any()):
+                return
+            weight = weight[new] / weight[new].sum()
+            normals = NormalMixture(weight, x[new], normals.factor[new])
+        found = _with_tails(normals)
+        self._draw(found, DRAWS_A_DIMENSION * (self.dim + 1) * len(weight))
+        self.normals, self.share = (
+            found if self.normals is None else _both(self.normals, found),
+            0.0,
+        )
+
+    @torch.no_grad()
+    def refine(self, calls: int, deadline: float = math.inf, *, fit: bool = True) -> None:
         """Go on until it has taken so many calls in all; once it is good nothing is fitted.
 
         Arguments:
             calls: Likelihood calls.
             deadline: Time by :func:`trjmcmc.clock.now` after which no further round begins.
+            fit: Fit normals to all draws; else draw from those that there are.
         """
         first = max(2 * DRAWS_A_DIMENSION, int(PRIOR_SHARE * calls))
         first -= sum(n for by, n in self._drawn if by is None)
@@ -104,12 +132,18 @@ class AdaptiveProposal:
             self._draw(None, n)
         each = max(DRAWS_A_DIMENSION * (self.dim + 1), calls // ROUNDS)
         while self.dim:
-            if self.share <= GOOD:
+            if fit and self.share <= GOOD:
                 self._fit()
             left = calls - self.calls
             if left < 2 or clock.now() > deadline:
                 return
-            self._draw(self.normals, left if self.share > GOOD else min(each, left))
+            last = not fit or self.share > GOOD
+            self._draw(self.normals, left if last else min(each, left))
+
+    @property
+    def unseen(self) -> int:
+        """Draws since normals were last fitted."""
+        return sum(n for by, n in self._drawn if by is self.normals)
 
     def log_weights(self) -> Tensor:
         """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
@@ -117,10 +151,10 @@ class AdaptiveProposal:
         Of the draws since normals were last fitted, once these are good and such draws many: no
         fit has seen them. Else of all, by the mixture of what they come from.
         """
+        if self.normals is None or self.unseen < ALONE:
+            return self._log_joint - self._log_q
         draws = torch.tensor([n for _, n in self._drawn], device=self._x.device)
         unseen = torch.tensor([by is self.normals for by, _ in self._drawn], device=self._x.device)
-        if self.normals is None or draws[unseen].sum() < ALONE:
-            return self._log_joint - self._log_q
         rows = unseen.repeat_interleave(draws)
         return self._log_joint[rows] - self.normals.log_prob(self._x[rows])
 
@@ -129,9 +163,7 @@ class AdaptiveProposal:
         weight = (self._log_joint - self._log_q).softmax(0)
         weight = weight.nan_to_num(1.0)  # none where all are impossible
         rows = torch.multinomial(weight, n, True, generator=self.generator)
-        theta = torch.zeros(n, self.target.dim, dtype=self.target.dtype, device=self._x.device)
-        theta[:, self._used] = self._x[rows].to(theta)
-        return theta, self._log_joint[rows]
+        return self._padded(self._x[rows]), self._log_joint[rows]
 
     @property
     def _log_joint(self) -> Tensor:
@@ -141,26 +173,31 @@ class AdaptiveProposal:
     def _log_q(self) -> Tensor:
         return self._log_counts - math.log(self.calls)
 
+    def _padded(self, x: Tensor) -> Tensor:
+        """Points (n, d) in the target's coordinates, (n, D)."""
+        theta = torch.zeros(len(x), self.target.dim, dtype=self.target.dtype, device=x.device)
+        theta[:, self._used] = x.to(theta)
+        return theta
+
+    def _evaluated(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """Log prior, p(model) not included, and log likelihood of points (n, D), (n,) each."""
+        codes = self.code.expand(len(theta), -1)
+        log_prior, log_likelihood = self.target.log_prior_and_likelihood(codes, theta)
+        log_likelihood = torch.where(log_prior > -math.inf, log_likelihood.double(), -math.inf)
+        return log_prior.double() - self._log_prior_of_model, log_likelihood
+
     def _draw(self, proposal: NormalMixture | None, n: int) -> None:
         """Draw n points from a proposal, or the prior, and evaluate them."""
-        target, codes = self.target, self.code.expand(n, -1)
         if proposal is None:
-            theta = target.sample_prior(codes, self.generator)
+            theta = self.target.sample_prior(self.code.expand(n, -1), self.generator)
             theta = torch.where(theta.isfinite(), theta, 0.0)
         else:
-            theta = torch.zeros(n, target.dim, dtype=target.dtype, device=target.device)
-            theta[:, self._used] = proposal.sample(n, self.generator).to(target.dtype)
-        log_prior, log_likelihood = target.log_prior_and_likelihood(codes, theta)
-        log_likelihood = torch.where(log_prior > -math.inf, log_likelihood.double(), -math.inf)
-        log_prior = log_prior.double() - self._log_prior_of_model
+            theta = self._padded(proposal.sample(n, self.generator))
+        log_prior, log_likelihood = self._evaluated(theta)
         x = theta[:, self._used].double()
-
-        def counted(by: NormalMixture | None, n: int, x: Tensor, log_prior: Tensor) -> Tensor:
-            return math.log(n) + (log_prior if by is None else by.log_prob(x))
-
-        before = counted(proposal, n, self._x, self._log_prior)
+        before = _counted(proposal, n, self._x, self._log_prior)
         self._drawn.append((proposal, n))
-        here = torch.stack([counted(*each, x, log_prior) for each in self._drawn]).logsumexp(0)
+        here = torch.stack([_counted(*each, x, log_prior) for each in self._drawn]).logsumexp(0)
         self._log_counts = torch.cat([torch.logaddexp(self._log_counts, before), here])
         self._x = torch.cat([self._x, x])
         self._log_prior = torch.cat([self._log_prior, log_prior])
@@ -181,6 +218,11 @@ class AdaptiveProposal:
             log_joint = (self._log_prior + self._log_likelihood)[-n:]
             self.share = _effective(log_joint - by.log_prob(self._x[-n:])) / n
         self.normals = _fitted(self._x[pick], distinct_points, self.generator)
+
+
+def _counted(by: NormalMixture | None, n: int, x: Tensor, log_prior: Tensor) -> Tensor:
+    """Log density of n draws of normals, or the prior, together, at points (m, d): (m,)."""
+    return math.log(n) + (log_prior if by is None else by.log_prob(x))
 
 
 def _effective(log_w: Tensor) -> float:
@@ -214,12 +256,22 @@ def _fitted(draws: Tensor, effective: float, generator: torch.Generator) -> Norm
     d = draws.shape[1]
     affordable = int(effective / (POINTS_A_COMPONENT * (d + 1)))
     k = max(1, min(COMPONENTS, affordable))
-    base = NormalMixture.fitted(draws, k, generator)
-    scales = torch.tensor(TAIL_SCALES, dtype=base.mean.dtype, device=base.mean.device)
-    shares = torch.tensor(TAIL_SHARES, dtype=base.mean.dtype, device=base.mean.device)
     wider = (1 + WIDENING * d / max(effective, 1.0)) ** 0.5
+    return _with_tails(NormalMixture.fitted(draws, k, generator), wider)
+
+
+def _both(a: NormalMixture, b: NormalMixture) -> NormalMixture:
+    """Half of its draws of either."""
+    pairs = zip((a.weight / 2, a.mean, a.factor), (b.weight / 2, b.mean, b.factor), strict=True)
+    return NormalMixture(*(torch.cat(pair) for pair in pairs))
+
+
+def _with_tails(normals: NormalMixture, wider: float = 1.0) -> NormalMixture:
+    """A t distribution, by a few normals of one shape, for each normal."""
+    scales = torch.tensor(TAIL_SCALES, dtype=normals.mean.dtype, device=normals.mean.device)
+    shares = torch.tensor(TAIL_SHARES, dtype=normals.mean.dtype, device=normals.mean.device)
     return NormalMixture(
-        (base.weight[:, None] * shares).flatten(),
-        base.mean.repeat_interleave(len(scales), 0),
-        (wider * scales[:, None, None] * base.factor[:, None]).flatten(0, 1),
+        (normals.weight[:, None] * shares).flatten(),
+        normals.mean.repeat_interleave(len(scales), 0),
+        (wider * scales[:, None, None] * normals.factor[:, None]).flatten(0, 1),
     )

@@ -458,11 +458,17 @@ def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
     return float((there - before).clamp(-MOST_TOLD, MOST_TOLD).mean())
 
 
-def route_of(weights: Sequence[Tensor]) -> Route:
-    """Probabilities of models by log weights of draws from normals of each."""
+def route_of(weights: Sequence[Tensor], least: Tensor | None = None) -> Route:
+    """Probabilities of models by log weights of draws from normals of each.
+
+    Arguments:
+        weights: Of each of M models, nats.
+        least: Standard errors of the log evidences at least, nats, shape (M,).
+    """
     found = [smoothed(w) for w in weights]
     log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
     error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
+    error = error if least is None else torch.maximum(error, least)
     p = log_mass.softmax(0)
     slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
     p_error = (slope.square() @ error[p > IMPROBABLE].square()).sqrt()

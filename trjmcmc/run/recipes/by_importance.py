@@ -1,4 +1,4 @@
-"""Where a list begins whose evaluations are dear: mixtures that importance sampling refines."""
+"""Where a list begins whose evaluations are dear: climbs, and mixtures that importance refines."""
 
 from __future__ import annotations
 
@@ -13,21 +13,33 @@ from ...draws import Pool
 from ...errors import UnreachableError
 from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
-from ...pilot.few_calls import AdaptiveProposal
+from ...fit.summits import Summits
+from ...pilot.few_calls import ALONE, AdaptiveProposal
 from ...target.target import Target
 from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-UNSEARCHED = 4  # the same where calls may not suffice for a search
+FEW_CLIMBS, CLIMBS = (8, 32), 128  # from prior draws of each model: at first, in all
 
-FEWEST, CALLS = 30, 960  # of a proposal, for each coordinate and two more: at first, at most
+LONELY = 4  # times as many in the end, while one alone has met a summit that matters
+
+CLIMBED = 8000  # evaluations of the climbs of a model at most, unless more climbs are asked for
+
+A_CLIMB = 6  # evaluations with a gradient, about
+
+CLIMBING = 0.4  # of the calls that are left of those that a user states, for climbs
+
+FEWEST, SOME, CALLS = 30, 120, 960  # of a proposal, for each coordinate and two more: at first, at
+# most before all climbs are made, at most
 
 SHARE = 0.9  # of the calls that a user states, for proposals at most
 
 DRAWN = 400  # posterior draws of each
 
-SURE = 0.1  # nats: standard errors of their evidences with which they will do
+AIM, SURE = 0.04, 0.1  # nats: standard errors of their evidences that are aimed at, that will do
+
+MORE = 1.2  # times the draws that an error asks for
 
 APART, ROUNDING = 4.0, 0.05  # standard errors, and nats, that evidences of repeats may differ by
 
@@ -44,12 +56,14 @@ class Begun(NamedTuple):
         log_mass: Log of p(model) times its evidence, shape (R, M), nats.
         draws: Posterior draws, n of each repeat and model in this order: R M n rows.
         log_weights: Of all draws of each model's proposals, nats.
+        climbs: From prior draws of each model with parameters.
         good: Whether evidences are known well enough, and repeats agree.
     """
 
     log_mass: Tensor
     draws: Pool
     log_weights: tuple[Tensor, ...]
+    climbs: tuple[int, ...]
     good: bool
 
     def rows(self, repeat: Tensor, model: Tensor, generator: torch.Generator) -> Tensor:
@@ -65,30 +79,43 @@ def begun(
     generator: torch.Generator,
     limit: Limit,
     *,
-    repeats: int = REPEATS,
+    climbs: int = CLIMBS,
     evaluations: float = math.inf,
 ) -> Begun:
     """Independent proposals of every model, each refined until it will do.
+
+    They begin from draws of the prior and of normals about the summits that some climbs have met.
+    Once they will do more climbs follow, and what these have met is drawn from as well.
 
     Arguments:
         target: The target.
         codes: All models, shape (M, L).
         generator: Source of randomness.
         limit: Until when.
-        repeats: Proposals of each; those beyond two are made where two will do and agree.
+        climbs: From prior draws of each model.
         evaluations: Likelihood calls of the run.
 
     Raises:
         UnreachableError: They have met no point where the likelihood is above 0.
     """
-    made, left, good = list[AdaptiveProposal](), SHARE * evaluations, True
-    for more in (REPEATS, repeats - REPEATS):
-        if not good:  # there is nothing to confirm
+    made = [AdaptiveProposal(target, code, generator) for code in [*codes] * REPEATS]
+    summits = [Summits(target, each.code, generator) for each in made[: len(codes)]]
+    some = [s for s, each in zip(summits, made, strict=False) if each.dim]
+    account, most = target.account, SHARE * evaluations
+    last = account.evaluations + most
+    dear = CLIMBED if climbs <= CLIMBS else math.inf
+    for number in (*FEW_CLIMBS, climbs):
+        aim = AIM if number == climbs else SURE
+        for s in some:
+            left = min(dear, CLIMBING * (last - account.evaluations) / len(some))
+            _climbed(s, number, LONELY * number if aim == AIM else number, limit, left)
+        for k, each in enumerate(made):
+            s = summits[k % len(codes)]
+            if each.dim and (normals := s.normals) is not None and not limit.passed:
+                each.plant(normals)
+        good = _refined(made, len(codes), aim, last, limit)
+        if limit.passed:
             break
-        fresh = [AdaptiveProposal(target, code, generator) for code in [*codes] * more]
-        good, left = _refined([*made, *fresh], len(codes), left, limit)
-        if good or not made or (left >= len(fresh) and not limit.passed):  # else it was too late
-            made += fresh
     found = [smoothed(each.log_weights()) for each in made]
     log_mass = torch.tensor([e.value for e in found], dtype=torch.float64, device=codes.device)
     log_mass = log_mass.view(-1, len(codes))
@@ -100,30 +127,61 @@ def begun(
     draws = [Pool(each.code.expand(DRAWN, -1), *each.resampled(DRAWN)) for each in made]
     weights = [each.log_weights() for each in made]
     by_model = tuple(torch.cat(weights[m :: len(codes)]) for m in range(len(codes)))
-    return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, good)
+    climbed = tuple(s.climbs for s in some)
+    return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, climbed, good)
+
+
+def _climbed(summits: Summits, enough: int, most: int, limit: Limit, evaluations: float) -> None:
+    """Climb until so many climbs were made, at most more while one alone has met what matters."""
+    account = summits.target.account
+    last, each = account.evaluations + evaluations, A_CLIMB * summits.a_gradient
+    while not limit.passed and (
+        summits.climbs < enough or (summits.lonely and summits.climbs < most)
+    ):
+        n = summits.climbs if summits.climbs >= enough else enough - summits.climbs
+        n = int(min(n, max(0.0, last - account.evaluations) / each))
+        if n < 1:
+            break
+        summits.climb(n, limit.deadline)
 
 
 def _refined(
-    made: list[AdaptiveProposal], models: int, left: float, limit: Limit
-) -> tuple[bool, float]:
-    """Refine repeats of all models; whether they will do and agree, and calls that are left."""
-    calls = FEWEST
+    made: list[AdaptiveProposal], models: int, aim: float, last: float, limit: Limit
+) -> bool:
+    """Refine repeats of all models, to a last evaluation; whether they will do and agree.
+
+    Those whose evidences are nearly known are fitted no more: what they draw then weighs models.
+    """
+    calls, account = FEWEST, made[0].target.account
     while True:
         found = [smoothed(e.log_weights()) if e.calls else NOTHING for e in made]
-        poor = [not e.std_error < SURE for e in found]
-        if not any(poor) and _agree(found, models):
-            return True, left
-        over = (calls > CALLS and left == math.inf) or left < len(made) or limit.passed
-        if over and all(e.calls for e in made):
-            return False, left
-        some = [each for each, more in zip(made, poor, strict=True) if more or not any(poor)]
-        asked = [max(0, calls * (each.dim + 2) - each.calls) for each in some]
+        left = last - account.evaluations
+        sure = [e.std_error < SURE for e in found]
+        asked = [
+            max(0, _needed(each, e, aim) if s else calls * (each.dim + 2) - each.calls)
+            for each, e, s in zip(made, found, sure, strict=True)
+        ]
+        agree = all(sure) and _agree(found, models)
+        if agree and not any(asked):
+            return True
+        over = calls > (CALLS if aim < SURE else SOME) or left < 2 * len(made)
+        if (over or limit.passed) and all(e.calls for e in made):
+            return agree
+        if all(sure) and not any(asked):  # they disagree
+            asked = [max(1, calls * (each.dim + 2) - each.calls) for each in made]
         share = min(1.0, max(0.0, left) / max(1, sum(asked)))
-        for each, n in zip(some, asked, strict=True):
-            before = each.calls
-            each.refine(before + max(1, int(share * n)), limit.deadline)
-            left -= each.calls - before
+        for each, n, s in zip(made, asked, sure, strict=True):
+            if n or not s:
+                each.refine(each.calls + max(2, int(share * n)), limit.deadline, fit=not s)
         calls *= 2
+
+
+def _needed(proposal: AdaptiveProposal, found: Estimate, aim: float) -> int:
+    """Draws that it takes until an evidence is known as well as that, by draws no fit has seen."""
+    if aim >= SURE or (found.std_error < aim and proposal.unseen >= ALONE) or not proposal.dim:
+        return 0
+    counted = len(proposal.log_weights()) * (found.std_error / aim) ** 2
+    return max(ALONE, math.ceil(MORE * counted)) - proposal.unseen
 
 
 def _agree(found: list[Estimate], models: int) -> bool:

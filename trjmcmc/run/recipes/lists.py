@@ -26,7 +26,7 @@ from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
 from .base import FRESH, Known, Moves, Recipe, Route, masses, route_of
-from .lost import A_CLIMB, SPARING, is_of, lost_parts, thorough, with_part
+from .lost import A_CLIMB, is_of, lost_parts, thorough, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -43,10 +43,6 @@ FOUND = 0.01  # nats that a search adds to an evidence, from which it has met so
 AFTER_SOME, AFTER_ONE = 2, 4  # climbs in all, over those until some met a mode, or one did
 
 DEAR_SHARE = 0.1  # of the planned evaluations, under which proposals are cheaper
-
-LEAST_SEARCHED, FEWEST_SEARCHED = 100, 25  # prior draws of it; where calls are limited
-
-SEARCH_SHARE = 0.8  # of the evaluations that are left of those that a user states
 
 FIRST_PROPOSED = 16  # steps of the first round there: normals take chains anywhere in one or two
 
@@ -84,19 +80,15 @@ class Lists(Recipe):
         return min(FIRST_PROPOSED, self.plan.first) if known.proposed else self.plan.first
 
     def climbs(self, known: Known) -> int:
-        return 0 if known.poor else max(self.stated.climbs, self._usual_climbs(known))
+        if known.proposed:  # proposals begin with climbs of their own
+            return 0
+        return max(self.stated.climbs, self._usual_climbs)
 
-    def _usual_climbs(self, known: Known) -> int:
+    @property
+    def _usual_climbs(self) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
         if self.share == 1 or not self.with_places:
             return most
-        if (calls := self.stated.evaluations) is not None:
-            gradient = 1 if self.target.differentiable else 1 + self.target.dim
-            each = SEARCH_SHARE * (calls - self.evaluations) / len(self.with_places)
-            most = min(most, draws_within(each, SPARING, gradient))
-            return most if most > FEWEST_SEARCHED else 0
-        if known.proposed:
-            return min(most, max(LEAST_SEARCHED, int(self.share * most)))
         return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
 
     def begin(self) -> tuple[Known, State]:
@@ -107,13 +99,12 @@ class Lists(Recipe):
 
     def _proposed(self) -> tuple[Known, State]:
         """Proposals that importance sampling refines; populations where they will not do."""
-        g, stated, repeats = self.generator, self.stated.evaluations, by_importance.REPEATS
-        if not math.isfinite(self.numbers) and stated is not None:
-            repeats = by_importance.UNSEARCHED
+        g, stated = self.generator, self.stated.evaluations
         most = math.inf if stated is None else stated
+        climbs = max(by_importance.CLIMBS, self.stated.climbs)
         try:
             found = by_importance.begun(
-                self.target, self.codes, g, self.limit, repeats=repeats, evaluations=most
+                self.target, self.codes, g, self.limit, climbs=climbs, evaluations=most
             )
         except UnreachableError:  # populations begin at more prior draws
             if stated is not None:
@@ -137,6 +128,8 @@ class Lists(Recipe):
             found.draws,
             log_mass,
             log_mass.logsumexp(1),
+            climbs=found.climbs,
+            needed=(0,) * len(found.climbs),
             proposed=found.log_weights,
             poor=not found.good,
         ), state
@@ -220,13 +213,16 @@ class Lists(Recipe):
         return known._replace(draws=draws)
 
     def weigh(self, known: Known, moves: Moves) -> Route | None:
-        whole = not any(known.needed)  # no search has met what proposals had lost
-        few = self.stated.evaluations is not None and not math.isfinite(self.numbers)
-        if known.proposed and whole and (self.late or few):
-            found = route_of(known.proposed)._replace(by_proposals=True)
-            return found if bool(found.log_mass.isfinite().all()) else None
+        if known.proposed:
+            found = route_of(known.proposed, self._apart(known) if known.poor else None)
+            return found._replace(by_proposals=True) if found.log_mass.isfinite().all() else None
         assert moves.weighing is not None
         return self.route(moves.weighing, self.codes, self.generator)
+
+    def _apart(self, known: Known) -> Tensor:
+        """Half of what log evidences of the proposals of each model lie apart, shape (M,), nats."""
+        assert known.log_mass is not None
+        return (known.log_mass.amax(0) - known.log_mass.amin(0)).cpu() / 2
 
     def asked(self, code: Tensor) -> Tensor:
         index = self.host.index(code.flatten(0, 1)).view(code.shape[:2])
@@ -253,8 +249,9 @@ class Lists(Recipe):
             if seen is known.draws or self._unreached or self.stated.evaluations is not None:
                 return known, None
             return self._proposed()  # it was late
-        found, before = known, self.evaluations
-        effort = SPARING if known.proposed else thorough(climbs)
+        if known.proposed:
+            return known, None
+        found, before, effort = known, self.evaluations, thorough(climbs)
         models, none = self.with_places, (0,) * len(self.with_places)
         climbed, needed = [*(known.climbs or none)], [*(known.needed or none)]
         for i in known.incomplete or range(len(models)) if climbs else ():

@@ -29,17 +29,6 @@ LEAST_TAKEN = 200  # draws of a part
 
 A_CLIMB = 9  # evaluations
 
-SPARING = Effort(
-    kept=32,
-    followed=64,
-    draws_a_climb=3,
-    parts=3,
-    summit_steps=6,
-    walkers=32,
-    steps=48,
-    weighing=512,
-)  # a search where evaluations are dear and posteriors like normals
-
 
 def thorough(climbs: int) -> Effort:
     """A search by so many climbs of each model, whose walks cost no more than these, or one.

@@ -1,0 +1,130 @@
+"""Summits of the posterior of one model, and a normal about each: where few calls can begin."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import clock
+from ..target.target import Target
+from ..transport.normals import LOG_2PI, NormalMixture
+from .pathfinder import Climbs, Posterior
+
+HISTORY = 10  # steps from which curvature is learnt
+
+MOST_STEPS = 30  # of a climb
+
+SETTLED = 0.01  # nats: steps that promise less end it
+
+LOW, PATIENCE = 4.0, 10.0  # nats below the best, for each dimension and one, that a climb has to
+# promise to reach in so many steps
+
+SAME = 1.0  # standard deviations within which two climbs have ended at one summit
+
+EVEN = 0.3  # share of the weight that all summits have alike
+
+MOST = 64  # summits
+
+NEGLIGIBLE = 1e-6  # share of the mass of a summit that is left out
+
+MATTERS = 0.01  # share of the mass, from which a summit that one climb alone met asks for more
+
+
+class Summits:
+    """Where climbs from prior draws have ended.
+
+    Climbs take quasi-Newton steps along gradients, or differences where there are none: some
+    eight steps each. What the steps have taught of the curvature makes the normal.
+
+    Arguments:
+        target: The target.
+        code: A model with parameters, shape (L,).
+        generator: Source of randomness.
+
+    Attributes:
+        target: As above.
+        climbs: Those that were begun.
+
+    Example:
+        >>> from trjmcmc import problems
+        >>> target = problems.four_modes()
+        >>> found = Summits(target, target.space.enumerate()[0], torch.Generator().manual_seed(0))
+        >>> found.climb(32)
+        >>> len(found.normals.weight), found.lonely
+        (4, False)
+    """
+
+    def __init__(self, target: Target, code: Tensor, generator: torch.Generator) -> None:
+        self.target, self.climbs = target, 0
+        self._posterior = Posterior(target, code, generator)
+        none = torch.zeros(0, self._posterior.dim, dtype=torch.float64, device=target.device)
+        self._x, self._height, self._factor = none, none.sum(1), none.diag_embed()
+
+    def climb(self, n: int, deadline: float = math.inf) -> None:
+        """Climb from so many prior draws more.
+
+        Arguments:
+            n: Climbs.
+            deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
+        """
+        posterior = self._posterior
+        scale, starts = posterior.prior_scale, posterior.starts(n)
+        climbs = Climbs(posterior, *starts, HISTORY, scale, SETTLED)
+        factor, low = climbs.diagonal.sqrt().diag_embed(), LOW * (1 + posterior.dim)
+        while bool(climbs.going.any()) and clock.now() < deadline:
+            rows, _, learnt = climbs.advance(MOST_STEPS)
+            factor[rows] = learnt
+            best = float(torch.cat([climbs.value, self._height]).max())
+            climbs.going &= climbs.value + PATIENCE * climbs.promise > best - low
+        there = climbs.value > -math.inf
+        self._x = torch.cat([self._x, climbs.x[there]])
+        self._height = torch.cat([self._height, climbs.value[there]])
+        self._factor = torch.cat([self._factor, factor[there]])
+        self.climbs += n
+
+    @property
+    def a_gradient(self) -> int:
+        """Evaluations of one, with the value."""
+        return 1 if self.target.differentiable else 1 + self._posterior.dim
+
+    @property
+    def normals(self) -> NormalMixture | None:
+        """One normal about each summit; None where no climb has found a possible point."""
+        rows, _ = self._distinct()
+        rows = rows[self._share(rows) > NEGLIGIBLE]
+        if not len(rows):
+            return None
+        share = self._share(rows)
+        weight = (1 - EVEN) * share + EVEN / len(rows)
+        return NormalMixture(weight, self._x[rows], self._factor[rows])
+
+    @property
+    def lonely(self) -> bool:
+        """Whether one climb alone has met a summit that matters: others like it may be missed."""
+        rows, met = self._distinct()
+        return bool(((met == 1) & (self._share(rows) > MATTERS)).any()) and self.climbs > 1
+
+    def _share(self, rows: Tensor) -> Tensor:
+        """Shares of the mass about some summits, by Laplace's method."""
+        size = self._factor[rows].diagonal(dim1=1, dim2=2).log().sum(1)
+        return (self._height[rows] + size + 0.5 * self._x.shape[1] * LOG_2PI).softmax(0)
+
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        """The highest climb of each summit, the highest first, and how many have ended there."""
+        left = torch.arange(len(self._x), device=self._x.device)
+        rows, met = list[Tensor](), list[int]()
+        while len(left) and len(rows) < MOST:
+            top = left[self._height[left].argmax()]
+            gap = (self._x[left] - self._x[top])[..., None]
+            far = torch.zeros_like(self._height[left])
+            for factor in (self._factor[top].expand(len(left), -1, -1), self._factor[left]):
+                z = torch.linalg.solve_triangular(factor, gap, upper=False)
+                far = torch.maximum(far, z.square().sum((1, 2)))
+            same = far < SAME**2
+            rows.append(top)
+            met.append(int(same.sum()))
+            left = left[~same]
+        found = torch.stack(rows) if rows else left
+        return found, torch.tensor(met, device=left.device)
