@@ -108,7 +108,7 @@ def begun(
         aim = AIM if number == climbs else SURE
         for s in some:
             left = min(dear, CLIMBING * (last - account.evaluations) / len(some))
-            _climbed(s, number, LONELY * number if aim == AIM else number, limit, left)
+            _climbed(s, number, LONELY * number if aim < SURE else number, limit, left)
         for k, each in enumerate(made):
             s = summits[k % len(codes)]
             if each.dim and (normals := s.normals) is not None and not limit.passed:
