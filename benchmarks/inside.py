@@ -21,7 +21,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.arviz_bridge import effective_sample_size
 from trjmcmc.errors import TRJWarning
-from trjmcmc.kernel import HMC, CrankNicolson, Kernel, RandomWalk, Stretch, start
+from trjmcmc.kernel import HMC, CrankNicolson, Kernel, RandomWalk, start
 
 CHAINS = 128
 WARM_UP = 200  # steps; the metric changes after 25, 50, 100 and 200
@@ -75,7 +75,6 @@ def main() -> None:
         for place, transport in (("plain", None), ("reference", flow)):
             kernels = {
                 "HMC": HMC(sampler.target, transport),
-                "stretch": Stretch(sampler.target, transport),
                 "random walk": RandomWalk(sampler.target, transport),
             }
             if transport is not None:

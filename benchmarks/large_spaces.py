@@ -103,9 +103,8 @@ def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20)
         flow = trj.Laplace(target)
         moves = {
             "birth-death": kernel.BirthDeath(target, kernel.Neighbours(target.space)),
-            "informed": kernel.InformedBirthDeath(target),
-            "sweep walk alone": kernel.SweepWalk(flow),
-            "sweep jump": kernel.Jump(target, flow, kernel.SweepWalk(flow)),
+            "units in turn": kernel.UnitGibbs(target),
+            "jump": kernel.Jump(target, flow, kernel.Neighbours(target.space)),
         }
         code = target.space.sample_prior(chains, generator)
         row = {}
@@ -114,10 +113,7 @@ def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20)
             for i in range(2 * steps):  # half of them to find what is asked for again
                 if i == steps:
                     begun = time.perf_counter()
-                if isinstance(move, kernel.IndexProposal):
-                    move.propose(state.code, generator)
-                else:
-                    state, _ = move.step(state, generator)
+                state, _ = move.step(state, generator)
             row[name + ", ms"] = 1e3 * (time.perf_counter() - begun) / steps
         row["map, MB"] = flow.megabytes_used
         rows[p] = row

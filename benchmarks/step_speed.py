@@ -64,11 +64,10 @@ def _jumps_and_walk(target: Any, generator: torch.Generator) -> Any:
 def _laplace(target: Any, generator: torch.Generator) -> Any:
     kernel, flow = trj.kernel, trj.Laplace(target)
     near = kernel.Neighbours(target.space, swap=0.3)
-    proposals = (("sweep", kernel.SweepWalk(flow)), ("laplace near", near))
-    jumps = [kernel.Jump(target, flow, to, rho=0.7, fresh=0.1, name=name) for name, to in proposals]
+    jump = kernel.Jump(target, flow, near, rho=0.7, fresh=0.1, name="laplace near")
     inner = kernel.CrankNicolson(target, flow, fresh=0.1)
     births = kernel.BirthDeath(target, kernel.Neighbours(target.space, swap=0.3))
-    return kernel.Cycle([*jumps, inner, births, (kernel.RandomWalk(target), 4)])
+    return kernel.Cycle([jump, inner, births, (kernel.RandomWalk(target), 4)])
 
 
 def _births(target: Any, generator: torch.Generator) -> Any:

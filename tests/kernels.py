@@ -30,7 +30,6 @@ from trjmcmc.kernel import (
     NormalInverseGamma,
     RandomWalk,
     SharedWalk,
-    Stretch,
     saturated_switch,
     start,
 )
@@ -119,9 +118,6 @@ KERNELS = {
     "random walk": lambda t: RandomWalk(t),
     "random walk in reference space": lambda t: RandomWalk(t, shaken_mixture(t.space)),
     "random walk, spare slots move": lambda t: RandomWalk(t, MovesSpares(t.space)),
-    "stretch": lambda t: Stretch(t),
-    "stretch in reference space": lambda t: Stretch(t, rough_flow(t), stretch=3.0),
-    "stretch, spare slots move": lambda t: Stretch(t, MovesSpares(t.space)),
     "HMC": lambda t: HMC(t, leaps=3, step_size=0.6),
     "HMC in a dense metric": densely,
     "HMC in reference space": lambda t: HMC(t, rough_flow(t), leaps=3, step_size=0.6),

@@ -10,7 +10,7 @@ from tests.battery import limit
 from tests.graphs.small import data
 from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import GraphDraws, GraphWalk, InformedBirthDeath, RandomWalk, start
+from trjmcmc.kernel import GraphDraws, GraphWalk, RandomWalk, start
 from trjmcmc.kernel.graphs import families as module
 from trjmcmc.kernel.graphs.families import Families, FamilyJump, FamilyRefresh
 from trjmcmc.kernel.proposal.surrogate import SurrogateWalk
@@ -152,21 +152,6 @@ def test_without_the_ratio_of_the_surrogate(generator):
 
 
 # ---- other moves of the same graphs -------------------------------------------------------------
-
-
-def test_edges_that_the_gradient_chooses(generator):
-    problem = Problem(generator)
-    assert problem.after(InformedBirthDeath(problem.target)) < MOST
-
-
-def test_edges_that_would_close_a_cycle_are_caught(generator, monkeypatch):
-    """Were they proposed, and counted, the ratio would still be right: their density is zero."""
-    problem = Problem(generator)
-    code = problem.target.space.code_of("x0->x1, x1->x2")[None]
-    odds = problem.target.space.flip_log_odds(code)[0]
-    names = problem.target.space.names
-    closing = {name for name, o in zip(names, odds, strict=True) if o == -math.inf}
-    assert closing == {"x1->x0", "x2->x0", "x2->x1"}
 
 
 def test_a_surrogate_has_no_parameters(generator):

@@ -34,7 +34,6 @@ from trjmcmc.kernel import (
     Neighbours,
     NormalInverseGamma,
     RandomWalk,
-    Stretch,
     saturated_switch,
     start,
 )
@@ -141,8 +140,6 @@ KERNELS = {
     "random walk in reference space": lambda t: RandomWalk(t, flow(t)),
     "HMC": lambda t: HMC(t, leaps=3),
     "HMC in reference space": lambda t: HMC(t, flow(t), leaps=3),
-    "stretch": lambda t: Stretch(t),
-    "stretch in reference space": lambda t: Stretch(t, flow(t)),
     "cycle": lambda t: Cycle([BirthDeath(t, Informed(t.space, CHANCES)), (RandomWalk(t), 2)]),
     "learned births": learned,
     "learned splits": learned_split,
@@ -167,10 +164,10 @@ def simulate(kernel, joint, generator):
 
 
 # One of each way in which a kernel meets data: through a map, from model to model without one,
-# inside a model by values and by gradients, by chains in pairs, and component by component. The
+# inside a model by values and by gradients, and component by component. The
 # others differ from these in their ratios only, which test_kernel.py and test_components.py check
 # on data that stay as they are.
-REPRESENTATIVES = {"jump", "delayed rejection", "birth-death", "HMC", "stretch", "components"}
+REPRESENTATIVES = {"jump", "delayed rejection", "birth-death", "HMC", "components"}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,6 @@ from trjmcmc.kernel import (
     SplitMerge,
     State,
     Stay,
-    Stretch,
     saturated_switch,
     start,
 )
@@ -72,10 +71,6 @@ WRONG = {  # name: (kernel, what goes wrong in its ratio)
     "random walk in reference space": (
         lambda t: RandomWalk(t, rough_flow(t)),
         lambda s, p, r: log_weight(p) - log_weight(s),  # the reference is forgotten
-    ),
-    "stretch": (
-        Stretch,
-        lambda s, p, r: p.log_joint - s.log_joint,  # the power of the stretch is forgotten
     ),
     "HMC": (
         lambda t: HMC(t, leaps=1, step_size=1.2),
@@ -364,7 +359,6 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: MixtureKernel([]), "at least one"),
         (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.5, -0.5]), "none negative"),
         (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
-        (lambda t, f: Stretch(t, stretch=1.0), "factor above 1"),
         (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
         (lambda t, f: HMC(t, metric="full"), "expected one of"),
         (

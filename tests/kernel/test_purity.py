@@ -7,7 +7,6 @@ import random
 import pytest
 import torch
 
-import trjmcmc as trj
 from tests import cases, toys
 from tests.kernels import COMPONENT_KERNELS, KERNELS
 from trjmcmc.kernel import (
@@ -19,16 +18,12 @@ from trjmcmc.kernel import (
     Cycle,
     Fixed,
     Informed,
-    InformedBirthDeath,
-    Jump,
     Kernel,
     MixtureKernel,
     MixtureProposal,
     RandomWalk,
-    ScoreWalk,
     SplitMerge,
     State,
-    SweepWalk,
     UnitGibbs,
     start,
 )
@@ -61,28 +56,21 @@ BATTERY = {
     },
     **{f"components: {n}": of_components(make) for n, make in COMPONENT_KERNELS.items()},
     "split and merge": lambda: (target := toys.vectors(), SplitMerge(target), from_prior),
-    "informed births": of_subsets(InformedBirthDeath),
     "units in turn": of_subsets(UnitGibbs),
-    "sweep": of_subsets(lambda t: Jump(t, flow := trj.Laplace(t), SweepWalk(flow), rho=0.7)),
-    "walk by a score": of_subsets(
-        lambda t: Jump(t, flow := trj.Laplace(t), ScoreWalk(t.space, flow.log_evidence), rho=0.7)
-    ),
 }
 
 LEARNERS = {
     "HMC": of_subsets(lambda t: HMC(t, step_size=2.0)),
     "HMC in a dense metric": of_subsets(lambda t: HMC(t, metric="dense")),
-    "informed births": of_subsets(InformedBirthDeath),
     "units in turn": of_subsets(UnitGibbs),
     "a proposal that learns": of_subsets(
         lambda t: BirthDeath(t, MixtureProposal([Informed(t.space), Fixed(t.space)]))
     ),
-    "sweep": of_subsets(lambda t: Jump(t, flow := trj.Laplace(t), SweepWalk(flow), rho=0.7)),
     "components": of_components(
         lambda t: Cycle([ComponentBirthDeath(t), ComponentSplitMerge(t), ComponentWalk(t)])
     ),
     "mixture": of_subsets(
-        lambda t: MixtureKernel([HMC(t), Cycle([InformedBirthDeath(t), RandomWalk(t)])], [0.4, 0.6])
+        lambda t: MixtureKernel([HMC(t), Cycle([UnitGibbs(t), RandomWalk(t)])], [0.4, 0.6])
     ),
 }
 

@@ -8,7 +8,7 @@ from tests.battery import limit
 from tests.graphs.small import data
 from trjmcmc import graphs
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import BirthDeath, Cycle, RandomWalk, StructureNeighbours, StructureWalk, start
+from trjmcmc.kernel import BirthDeath, StructureNeighbours, start
 
 
 def exact(scores):
@@ -58,40 +58,8 @@ def test_steps_keep_exact_draws_exact_or_do_not(ratio, generator):
     assert z < limit(len(p)) if ratio == "neighbourhoods" else z > limit(len(p))
 
 
-def kernels(target):
-    near = BirthDeath(target, StructureNeighbours(target.space))
-    return {
-        "M-MC3": StructureWalk(target, scale=0.3),
-        "G-MC3": Cycle([near, RandomWalk(target)]),
-    }
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("name", ["M-MC3", "G-MC3"])
-def test_with_parameters_chains_find_the_posterior(name):
-    x = data(2, n=25)
-    target = graphs.network(x, noise=1.0)
-    sampler = trj.TRJSampler(target, kernel=kernels(target)[name], seed=1)
-    result = sampler.run(draws=1500, chains=256, warmup=500, fit=False, progress=False)
-    found = graphs.GraphPosterior(result).edges()
-    known = graphs.exact(graphs.linear(x, noise=1.0)).edges.stack()
-    z = (found["probability"] - known[found.index]) / found["se"]
-    assert float(z.abs().max()) < limit(2) and float(found["se"].max()) < 0.02
-
-
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigurationError, match="expected Dags"):
         StructureNeighbours(trj.problems.variable_selection(3).space)
     with pytest.raises(ConfigurationError, match='"neighbourhoods" or "one"'):
         StructureNeighbours(trj.Dags(["a", "b"]), ratio="two")
-    with pytest.raises(ConfigurationError, match="scale > 0"):
-        StructureWalk(graphs.network(data(2)), scale=0.0)
-
-
-@pytest.mark.parametrize("d", [1, 2])
-def test_few_nodes(d, generator):
-    target = graphs.network(data(d))
-    theta = torch.zeros(4, target.dim, dtype=target.dtype)
-    state = start(target, torch.zeros(4, d, dtype=torch.long), theta)
-    state, _ = StructureWalk(target).step(state, generator)
-    assert bool(state.log_joint.isfinite().all())

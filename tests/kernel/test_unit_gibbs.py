@@ -1,15 +1,18 @@
 """Units in turn, drawn given all others under a quadratic, and accepted as a whole."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import cases, toys
-from tests.battery import is_caught, limit, stays_exact
+from tests.battery import is_caught, limit, moved, stays_exact
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.kernel import UnitGibbs, start
+from trjmcmc.kernel import HMC, Cycle, UnitGibbs, start
 
 
 def gibbs(target, *, off=1.0, **settings):
@@ -116,3 +119,39 @@ def test_default_runs_of_conjugate_selections_take_it():
     found = result.inclusion_probabilities(full=True)
     z = (found["probability"].to_numpy() - target.inclusion.numpy()) / found["se"].to_numpy()
     assert np.nanmax(np.abs(z)) < limit(18)
+
+
+@pytest.mark.whole
+def test_outliers_and_a_prior_with_a_kink(generator):
+    """Neither likelihood nor prior is normal; the truth is quadrature over both coefficients."""
+    x = torch.randn(25, 2, generator=torch.Generator().manual_seed(1))
+    y = 0.7 * x[:, 0] + torch.randn(25, generator=torch.Generator().manual_seed(2))
+    y[:3] += 6.0
+
+    def log_likelihood(p, active):
+        r = y - p["beta"] @ x.T
+        parts = Normal(0.0, 1.0).log_prob(r) + math.log(0.9), Normal(0, 8.0).log_prob(r)
+        return torch.logaddexp(parts[0], parts[1] + math.log(0.1)).sum(-1)
+
+    space = trj.Subsets(["a", "b"], of="beta")
+    target = trj.Target(space, {"beta": torch.distributions.Laplace(0.0, 1.0)}, log_likelihood)
+    grid = torch.linspace(-4, 4, 801)
+    a, b = torch.meshgrid(grid, grid, indexing="ij")
+    log_z, d = [], math.log(float(grid[1] - grid[0]))
+    for on in space.enumerate():
+        places = torch.stack([a.flatten() * on[0], b.flatten() * on[1]], 1)
+        if not on.all():
+            places = torch.stack([grid * on[0], grid * on[1]], 1)[: len(grid) if on.any() else 1]
+        value = target.log_joint(on.expand(len(places), -1), places).double()
+        log_z.append(value.logsumexp(0) + d * int(on.sum()))
+    p = torch.stack(log_z).softmax(0)
+    state = start(target, torch.zeros(400, 2, dtype=torch.long), torch.zeros(400, 2))
+    kernel = Cycle([UnitGibbs(target), HMC(target)])
+    kernel, state = toys.warmed(kernel, state, generator, 60)
+    shares = []
+    for _ in range(90):
+        state, _ = moved(kernel, state, generator, 1)
+        shares.append(torch.nn.functional.one_hot(space.index(state.code), 4).double())
+    by_chain = torch.stack(shares).mean(0)
+    z = (by_chain.mean(0) - p) / (by_chain.std(0) / len(by_chain) ** 0.5)
+    assert float(z.abs().max()) < float(norm.isf(1e-5 / 8))

@@ -24,7 +24,6 @@ from trjmcmc.kernel import (
     EdgeReversal,
     Fixed,
     GraphWalk,
-    InformedBirthDeath,
     Jump,
     LayerGibbs,
     MixtureKernel,
@@ -32,11 +31,8 @@ from trjmcmc.kernel import (
     ParallelTempering,
     ParentGibbs,
     RandomWalk,
-    ScoreWalk,
     SplitMerge,
     State,
-    StructureWalk,
-    SweepWalk,
     UnitGibbs,
     start,
 )
@@ -113,19 +109,16 @@ BATTERY = {
     "ladder to the prior": ladder(toys.waves, ComponentBirthDeath, ComponentWalk),
     "ladder of exchanges": ladder(toys.waves, ComponentExchange, ComponentWalk, powers=POWERS[:3]),
     "splits of vectors": on(toys.vectors, SplitMerge),
-    "informed births": on(toys.conjugate_subsets, InformedBirthDeath),
     "units in turn, or births": on(
         toys.conjugate_subsets,
         lambda t: MixtureKernel([UnitGibbs(t), BirthDeath(t, Neighbours(t.space))], [0.9, 0.1]),
     ),
     "blocks of units": on(toys.blocks_and_fixed, UnitGibbs),
-    "sweep": on(toys.conjugate_subsets, by_laplace(SweepWalk)),
-    "walk by a score": on(
-        toys.conjugate_subsets, by_laplace(lambda flow: ScoreWalk(flow.space, flow.log_evidence))
+    "births by Laplace's map": on(
+        toys.conjugate_subsets, by_laplace(lambda flow: Neighbours(flow.space))
     ),
     "graphs: walk": of_bge(GraphWalk),
     "graphs: births": of_bge(lambda t: BirthDeath(t, Neighbours(t.space))),
-    "graphs: structure": on(lambda: graphs.network(data(3)), lambda t: StructureWalk(t, scale=0.3)),
     "graphs: family walk": of_families(
         lambda p: FamilyJump(p.target, p.families, p.to("walk"), tries=2)
     ),
@@ -139,7 +132,6 @@ OTHER_NUMBERS = {
     "two births and deaths",
     "increasing vectors",
     "graphs: births",
-    "graphs: structure",
     "graphs: family walk",
     "normal independence",
     "births by marginals, new values",
@@ -151,8 +143,6 @@ OTHER_NUMBERS = {
     "exchange, one more",
     "exchange of two",
     "exchange of amplitudes",
-    "walk by a score",
-    "sweep",
     "components: births from the prior",
     "components: learned births",
     "components: shared",

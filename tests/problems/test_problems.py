@@ -12,6 +12,7 @@ from scipy import integrate, stats
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
+from tests.battery import limit
 from tests.maps import rough_subset_maps
 from tests.places import SHARED, shared_only
 from trjmcmc import kernel
@@ -693,3 +694,27 @@ def test_selection_by_the_sampler(make):
     z = (table["visits"] - exact) / table["visits_se"]
     assert (z.abs() < 4.5).all(), table.assign(exact=exact, z=z).to_string()
     assert (table["visits_se"] < 0.01).all() and (exact > 0.01).sum() > 1
+
+
+@pytest.mark.slow
+def test_robust_selection_of_65_536_models_by_default():
+    """Against data augmentation, which knows this problem and shares nothing with the sampler."""
+    target = trj.problems.robust_selection("mid", p=16, seed=0)
+    chains = trj.problems.gibbs_robust_selection(target, chains=200, draws=1000, burn_in=300)
+    result = trj.TRJSampler(target, seed=5).run(400, progress=False)
+    found = result.inclusion_probabilities(full=True)
+    gap = found["probability"].to_numpy()[1:] - chains.mean(0)
+    error = np.hypot(found["se"].to_numpy()[1:], chains.std(0, ddof=1) / len(chains) ** 0.5)
+    assert np.abs(gap).max() < 0.03
+    assert np.abs(gap / error).max() < limit(len(gap)) + 1  # errors are estimates themselves
+
+
+def test_data_augmentation_agrees_with_quadrature():
+    target = trj.problems.robust_selection("high", p=2, seed=4)
+    chains = trj.problems.gibbs_robust_selection(target, draws=1000, burn_in=100)
+    p = torch.tensor([target.truth.probabilities[m] for m in ("x0", "x0+x1", "x0+x2", "x0+x1+x2")])
+    exact = torch.stack([p[1] + p[3], p[2] + p[3]]).numpy()
+    z = (chains.mean(0) - exact) / (chains.std(0, ddof=1) / len(chains) ** 0.5)
+    assert np.abs(z).max() < limit(2)
+    with pytest.raises(ConfigurationError, match="chains, draws, burn_in"):
+        trj.problems.gibbs_robust_selection(target, draws=0)

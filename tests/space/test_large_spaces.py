@@ -12,7 +12,7 @@ from torch.distributions import Bernoulli, Normal
 
 import trjmcmc as trj
 from tests import cases, toys
-from tests.battery import is_caught, limit, stays_exact
+from tests.battery import limit, stays_exact
 from tests.maps import shaken
 from tests.places import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
@@ -22,13 +22,7 @@ from trjmcmc.kernel import (
     Cycle,
     Jump,
     Learnt,
-    MixtureProposal,
-    Neighbours,
-    ScoreWalk,
-    SweepWalk,
-    start,
 )
-from trjmcmc.kernel.proposal.sweep import sweep
 from trjmcmc.transport import StudentT
 from trjmcmc.transport.memory import CodeMemory
 
@@ -196,160 +190,18 @@ def test_laplace_refuses_what_it_can_not_do():
 # ---- walks ----------------------------------------------------------------------------------
 
 
-def wrong_score(target):
-    """A score that is off by a nat here and there."""
-    laplace = trj.Laplace(target)
-    return lambda code: laplace.log_evidence(code) + 1.5 * torch.sin(3.0 * (code @ torch.arange(3)))
-
-
 def rough_map(target):
     flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,))
     return trj.Laplace(target, shaken(flow, 0.3, seed=3))
 
 
-def shaken_sweep(target):
-    """A quadratic that is none of the target's."""
-    walk = SweepWalk(trj.Laplace(target))
-    terms = walk.quadratic.terms
-    shaken = terms.precision * torch.where(torch.eye(3).bool(), 1.3, 1.0)
-    walk.quadratic._terms = terms._replace(precision=shaken)
-    return walk
-
-
-WALKS = {
-    "right score": lambda t: ScoreWalk(t.space, trj.Laplace(t).log_evidence),
-    "wrong score": lambda t: ScoreWalk(t.space, wrong_score(t)),
-    "two steps": lambda t: ScoreWalk(t.space, wrong_score(t), steps=2),
-    "sweeps": lambda t: SweepWalk(trj.Laplace(t)),
-    "wrong quadratic": shaken_sweep,
-    "two scans": lambda t: SweepWalk(trj.Laplace(t), scans=2),
-    "q(m)": lambda t: Learnt(trj.Made(t.space)),
-}
-
-
 @pytest.mark.whole
-@pytest.mark.parametrize("name", WALKS)
-def test_walks_leave_the_posterior_as_it_is(name, generator):
+def test_proposals_from_q_leave_the_posterior_as_it_is(generator):
     case = cases.subsets()
-    kernel = Jump(case.target, rough_map(case.target), WALKS[name](case.target), rho=0.8)
+    proposal = Learnt(trj.Made(case.target.space))
+    kernel = Jump(case.target, rough_map(case.target), proposal, rho=0.8)
     seen = stays_exact(Cycle([kernel]), case, generator, steps=2, batch=500)
     assert float(seen.infos[0].accepted.double().mean()) > 0.02
-
-
-@pytest.mark.parametrize("name", ["wrong score", "wrong quadratic"])
-def test_walks_whose_ratio_is_forgotten_fail_the_same_check(name, generator):
-    case = cases.subsets()
-    walk = WALKS[name](case.target)
-    right = walk.propose
-    walk.propose = lambda code, g: (right(code, g)[0], torch.zeros(len(code)))
-    is_caught(Jump(case.target, rough_map(case.target), walk, rho=0.8), case, generator, steps=2)
-
-
-def test_with_everything_exact_walks_are_never_rejected(generator):
-    target = trj.problems.conjugate_selection(8, seed=2).to(dtype=torch.float64)
-    laplace = trj.Laplace(target)
-    code = target.space.sample_prior(2000, generator)
-    theta, _ = laplace.push(torch.randn(2000, 8, generator=generator).double(), code)
-    for walk in (ScoreWalk(target.space, laplace.log_evidence), SweepWalk(laplace)):
-        _, infos = Jump(target, laplace, walk, rho=0.5).step(start(target, code, theta), generator)
-        assert float(infos[0].chance.mean()) > 0.999
-
-
-def test_sweeping_adds_and_removes_units(generator):
-    """Tableaux after sweeps are those of the new model; what they gain is Laplace's evidence."""
-    target = toys.blocks_and_fixed()
-    laplace = trj.Laplace(target)
-    walk = SweepWalk(laplace)
-    code = target.space.enumerate()
-    exact = laplace.log_evidence(code)
-    score = walk.score(code)
-    assert torch.allclose(score - score[0], exact - exact[0], atol=1e-5)
-    new, ratio = walk.propose(code, generator)
-    assert torch.allclose(ratio, walk.score(code) - walk.score(new), atol=1e-8)
-    table = walk._tableau(code)
-    for slot in (1, 4):  # items of their own
-        unit = int(target.space.active(code)[:, slot].long().argmax())
-        on = target.space.active(code)[:, slot].long()
-        pivot = torch.full((len(code),), slot)
-        swept, _ = sweep(table, pivot, on)
-        column = {1: 0, 4: 2}[slot]
-        flipped = code.clone()
-        flipped[:, column] = 1 - flipped[:, column]
-        assert torch.allclose(swept, walk._tableau(flipped), atol=1e-8), unit
-
-
-def vague_columns(slab_sd, units=1.0, gap=1.0):
-    """Data say all of a coefficient, the prior nothing: models in the scales of both."""
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((60, 5))
-    x[:, 2] = x[:, 0] + gap * rng.standard_normal(60)
-    y = 0.4 * x @ np.linspace(1.0, 0.1, 5) + rng.standard_normal(60)
-    odds = 10.0 * slab_sd * np.abs(units)  # or no column would be in
-    weight = float(np.median(odds / (1 + odds)))
-    made = trj.problems.spike_and_slab(x * units, y, slab_sd=slab_sd, weight=weight)
-    return made.to(dtype=torch.float64)
-
-
-VAGUE = {
-    "a slab of 1e5": lambda: vague_columns(1e5),
-    "a slab of 1e6, collinear": lambda: vague_columns(1e6, gap=1e-3),
-    "columns in all units": lambda: vague_columns(1e2, np.array([1e-4, 1e4, 1.0, 1e-2, 1e3])),
-    "a slab of 1e-4": lambda: vague_columns(1e-4),
-}
-
-
-@pytest.mark.parametrize("name", VAGUE)
-def test_walks_are_reversible_however_little_the_prior_says(name, generator):
-    """What is taken in can be taken out: pivots are told apart from rounding in own units."""
-    target = VAGUE[name]()
-    laplace, code = trj.Laplace(target), target.space.enumerate()
-    walk = SweepWalk(laplace)
-    exact = target.log_evidence(code) + target.space.log_prior(code).double()
-    for score in (walk.score(code), laplace.log_evidence(code)):
-        assert float((score - exact - (score - exact)[0]).abs().max()) < 1e-3
-    p = exact.softmax(0)
-    draws = code[torch.multinomial(p, N, True, generator=generator)]
-    new, ratio = walk.propose(draws, generator)
-    assert torch.allclose(ratio, walk.score(draws) - walk.score(new), atol=1e-3)
-    seen = torch.bincount(target.space.index(new), minlength=len(p)).double() / N
-    often = p > 20 / N
-    z = ((seen - p) / (p * (1 - p) / N).sqrt())[often]
-    assert float(z.abs().max()) < limit(len(z))
-
-
-def test_walks_of_counts(generator):
-    space = trj.Counts(4, min=1, of="a")
-    score = torch.tensor([0.0, 1.0, 0.5, -1.0], dtype=torch.float64)
-    walk = ScoreWalk(space, lambda code: score[code[:, 0] - 1], steps=5)
-    p = score.softmax(0)
-    code = 1 + torch.multinomial(p, N, True, generator=generator)[:, None]
-    new, ratio = walk.propose(code, generator)
-    assert torch.allclose(ratio, score[code[:, 0] - 1] - score[new[:, 0] - 1])
-    seen = torch.bincount(new[:, 0] - 1, minlength=4).double() / N
-    assert float(((seen - p) / (p * (1 - p) / N).sqrt()).abs().max()) < limit(4)
-
-
-def test_walks_refuse_what_they_can_not_do():
-    target = toys.conjugate_subsets()
-    walk = SweepWalk(trj.Laplace(target))
-    with pytest.raises(ConfigurationError, match="in ratios only; mix it with others as kernels"):
-        MixtureProposal([walk, Neighbours(target.space)]).propose(
-            torch.zeros(2, 3).long(), torch.Generator()
-        )
-    with pytest.raises(ConfigurationError, match="expected a space of Subsets"):
-        SweepWalk(trj.Laplace(toys.gaussians()))
-    with pytest.raises(ConfigurationError, match="steps: expected 1 or more, got 0"):
-        ScoreWalk(target.space, lambda code: code.sum(1), steps=0)
-    with pytest.raises(ConfigurationError, match="scans: expected 1 or more"):
-        SweepWalk(trj.Laplace(target), scans=0)
-
-
-def test_sweeps_need_parameters_that_are_zero_when_absent():
-    space = trj.Subsets(list("ab"), of="rate")
-    prior = {"rate": torch.distributions.Gamma(2.0, 1.0)}
-    target = trj.Target(space, prior, lambda p, active: -p["rate"].sum(-1))
-    with pytest.raises(ConfigurationError, match="zero where their coordinate is"):
-        SweepWalk(trj.Laplace(target))
 
 
 # ---- distributions over models --------------------------------------------------------------

@@ -12,7 +12,7 @@ import trjmcmc as trj
 from tests import toys
 from tests.battery import limit
 from trjmcmc.errors import ConfigurationError, TRJError
-from trjmcmc.kernel import Cycle, RandomWalk, ScoreWalk
+from trjmcmc.kernel import Cycle, RandomWalk
 from trjmcmc.result.answer import variational
 from trjmcmc.run.moves import birth_death
 from trjmcmc.target.units import prior_units
@@ -83,17 +83,6 @@ def test_units_of_the_prior_where_items_are_rare():
     space = trj.Subsets(["a", "b"], of="beta", prior=1e-4)
     target = trj.Target(space, {"beta": Normal(0.0, 1000.0)}, lambda p, active: p["beta"].sum(-1))
     assert torch.allclose(prior_units(target)[1], torch.tensor(1000.0), rtol=0.2)
-
-
-def test_models_of_no_score_are_neither_gone_to_nor_left(generator):
-    space = trj.Subsets(list("abc"), of="beta")
-    allowed = lambda code: torch.where(code.sum(1) < 3, -28_000.0 - code.sum(1), -math.inf)  # noqa: E731
-    space.bind(torch.arange(3))
-    code = torch.cat([torch.zeros(500, 3).long(), torch.ones(10, 3).long()])
-    new, ratio = ScoreWalk(space, allowed).propose(code, generator)
-    assert int(new[:500].sum(1).max()) < 3
-    assert bool((ratio[500:] == -math.inf).all())
-    assert torch.allclose(ratio[:500], new[:500].sum(1).double())
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import trjmcmc as trj
 from tests.battery import limit
 from tests.graphs.small import data
 from trjmcmc import graphs
-from trjmcmc.errors import ConfigurationError, TargetError, UnknownModelError
-from trjmcmc.kernel import BirthDeath, LearntOrders, OrderRefresh, start
+from trjmcmc.errors import TargetError, UnknownModelError
+from trjmcmc.kernel import OrderRefresh, start
 from trjmcmc.space.node_orders import log_order, random_order
 from trjmcmc.space.saved import space_from_spec
 
@@ -112,8 +112,6 @@ def test_what_can_not_be_is_refused():
         trj.OrderedDags(many, prior="orders")
     with pytest.raises(TargetError, match="expected a target over Dags"):
         graphs.ordered(trj.problems.sleep())
-    with pytest.raises(ConfigurationError, match="weights over OrderedDags"):
-        LearntOrders(trj.UniformWeights(trj.problems.variable_selection(3).space))
 
 
 # ---- what is learnt ----------------------------------------------------------------------------
@@ -194,34 +192,6 @@ def test_the_fit_is_near_and_the_run_is_exact(prior):
     z = (found["probability"] - other.edges.stack()[found.index]) / found["se"]
     assert float(z.abs().max()) > limit(6)
     assert result.variational.inclusion_error < 0.3
-
-
-def test_graphs_proposed_from_it_leave_the_posterior_invariant(generator):
-    """However little it has learnt; without the probability of the order they do not."""
-    target, n = graphs.target(graphs.bge(data(3), names=list("abc"))), 100_000
-    ordered = graphs.ordered(target)
-    weights = trj.Made(ordered.space)
-    _, log_weight = exact_log_weights(ordered)
-    for _ in range(10):
-        draws = weights.sample(256, generator)
-        weights.learn(draws, -log_weight[ordered.space.index(draws)])
-    models = target.space.enumerate()
-    log_p = target.log_joint(models, torch.zeros(25, 0))
-    p = log_p.softmax(0)
-
-    def scores_of(proposal):
-        which = torch.multinomial(p, n, replacement=True, generator=generator)
-        state = start(target, models[which], torch.zeros(n, 0).double())
-        state, (info,) = BirthDeath(target, proposal).step(state, generator)
-        assert float(info.accepted.double().mean()) > 0.01
-        counts = torch.bincount(target.space.index(state.code), minlength=25).double()
-        often = n * p > 20
-        return float(((counts - n * p) / (n * p * (1 - p)).sqrt())[often].abs().max())
-
-    assert scores_of(LearntOrders(weights)) < limit(25)
-    wrong = LearntOrders(weights)
-    wrong._ordered.log_order = lambda code: 0.0
-    assert scores_of(wrong) > limit(25)
 
 
 @pytest.mark.whole

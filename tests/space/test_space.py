@@ -137,3 +137,12 @@ def test_the_three_forms_of_a_model_prior_agree():
     assert torch.allclose(normalised_log_prior(logs, 3, "model_prior"), by_list)
     categorical = Categorical(probs=torch.tensor(p))
     assert torch.allclose(normalised_log_prior(categorical, 3, "model_prior"), by_list, atol=1e-6)
+
+
+@pytest.mark.parametrize("prior", [0.2, [0.1, 0.5, 0.9], lambda size: 1.0 / (1 + size)])
+def test_what_a_flip_changes_in_the_prior(prior):
+    space = trj.Subsets(list("abc"), of="beta", prior=prior)
+    code = space.enumerate()
+    near, _ = space.neighbours(code)
+    exact = space.log_prior(near.flatten(0, 1)).view(8, 3) - space.log_prior(code)[:, None]
+    assert torch.allclose(space.flip_log_odds(code), exact, atol=1e-6)

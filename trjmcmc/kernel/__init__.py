@@ -4,7 +4,6 @@ from ..transport.base import Point
 from .base import Info, Kernel, State, accept, locate, start
 from .between.birth_death import BirthDeath
 from .between.independence import IndependenceJump, Independent, NormalInverseGamma
-from .between.informed import InformedBirthDeath
 from .between.jump import Jump
 from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
@@ -20,21 +19,18 @@ from .compose import Cycle, DelayedRejection, MixtureKernel
 from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
-from .graphs.learnt import LearntOrders, OrderRefresh
+from .graphs.learnt import OrderRefresh
 from .graphs.parents import EdgeReversal, ParentGibbs
-from .graphs.structure import StructureNeighbours, StructureWalk
+from .graphs.structure import StructureNeighbours
 from .graphs.walk import GraphWalk
 from .inside.crank_nicolson import CrankNicolson
 from .inside.hmc import HMC
 from .inside.random_walk import RandomWalk
-from .inside.stretch import Stretch
 from .proposal.base import IndexProposal, Stay
 from .proposal.fixed import Fixed, Learnt
 from .proposal.informed import Informed
 from .proposal.mixture import MixtureProposal
 from .proposal.neighbours import Neighbours
-from .proposal.sweep import SweepWalk
-from .proposal.walk import ScoreWalk
 from .tempering import ParallelTempering
 
 __all__ = [
@@ -58,12 +54,10 @@ __all__ = [
     "IndexProposal",
     "Info",
     "Informed",
-    "InformedBirthDeath",
     "Jump",
     "Kernel",
     "LayerGibbs",
     "Learnt",
-    "LearntOrders",
     "MarginalJump",
     "MarginalRefresh",
     "Marginals",
@@ -76,15 +70,11 @@ __all__ = [
     "ParentGibbs",
     "Point",
     "RandomWalk",
-    "ScoreWalk",
     "SharedWalk",
     "SplitMerge",
     "State",
     "Stay",
-    "Stretch",
     "StructureNeighbours",
-    "StructureWalk",
-    "SweepWalk",
     "UnitGibbs",
     "accept",
     "locate",

@@ -258,25 +258,12 @@ class Space(nn.Module, ABC):
         """Log prior, linear in how far units are on, (C, L) -> (C,), nats."""
         raise ConfigurationError(f"{type(self).__name__}: no units that could be on by degrees")
 
-    @property
-    def switches(self) -> int:
-        """U: changes each of which turns something on or off: units, or the edges of graphs."""
-        return self.units
-
-    def on(self, code: Tensor) -> Tensor:
-        """Which switches are on, (C, L) -> (C, U), bool."""
-        return code.bool()
-
-    def switched(self, code: Tensor, which: Tensor) -> Tensor:
-        """The models with a switch each, (C,), turned, (C, L)."""
-        return code.scatter(1, which[:, None], 1 - code.gather(1, which[:, None]))
-
     def together(self) -> Tensor:
         """The code of all items together, (1, L), of which graphs have no model."""
         return torch.ones(1, self.code_width, dtype=torch.long, device=self.slot_item.device)
 
     def flip_log_odds(self, code: Tensor) -> Tensor:
-        """Change of the log prior when each switch is turned, (C, L) -> (C, U), nats."""
+        """Change of the log prior when each unit is turned, (C, L) -> (C, U), nats."""
         eye = torch.eye(code.shape[1], dtype=code.dtype, device=code.device)
         flipped = ((code[:, None] + eye) % 2).flatten(0, 1)
         return self.log_prior(flipped).view(code.shape) - self.log_prior(code)[:, None]

@@ -392,35 +392,9 @@ class Dags(Space):
         edges = adjacency(code)
         return changes(edges, reaches(edges))
 
-    @property
-    def switches(self) -> int:
-        return self.n_items
-
-    def on(self, code: Tensor) -> Tensor:
-        return self.items(code)
-
-    def switched(self, code: Tensor, which: Tensor) -> Tensor:
-        new, row = code.clone(), torch.arange(len(code), device=code.device)
-        new[row, self.child_of[which]] ^= 1 << self.parent_of[which]
-        return new
-
     def together(self) -> Tensor:
         d, device = len(self.nodes), self.must.device
         return masks_of(~torch.eye(d, dtype=torch.bool, device=device)[None])
-
-    def flip_log_odds(self, code: Tensor) -> Tensor:
-        """-inf of edges that would close a cycle, and of those that have to be or can't be."""
-        i, j = self.parent_of, self.child_of
-        edges = adjacency(code)
-        flip, _ = changes(edges, reaches(edges))
-        sign = 1 - 2 * edges[:, i, j].long()
-        number, most = edges.sum(1)[:, j], len(self.nodes) - 1
-        weight = self.by_parents
-        change = weight[(number + sign).clamp(0, most)] - weight[number]
-        odds = torch.where(self.edge_log_odds > -math.inf, self.edge_log_odds, 0.0)[i, j]
-        must, may = (adjacency(x[None])[0][i, j] for x in (self.must, self.may))
-        possible = flip[:, i, j] & torch.where(sign > 0, may, ~must)
-        return torch.where(possible, change + sign * odds, -math.inf)
 
     def graded_log_prior(self, bits: Tensor) -> Tensor:
         """Log prior, up to its constant, of edges that are there by degrees, (C, items) -> (C,).

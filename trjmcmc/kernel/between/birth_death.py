@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from ...rng import host_number
 from ...target.target import Target
@@ -52,7 +51,6 @@ class BirthDeath(Proposing):
         code, log_ratio = self.proposal.propose(state.code, generator)
         keep = target.kept(state.code, code)
         theta = target.refill(code, state.theta, keep, host_number(generator))
-        theta = self._walked(theta, keep, generator)
         possible = theta.isfinite().all(-1)
         theta = torch.where(possible[:, None], theta, 0.0)
         log_joint = torch.where(possible, target.log_joint(code, theta), -math.inf)
@@ -61,7 +59,3 @@ class BirthDeath(Proposing):
         log_dead = torch.where(dead, target.prior_by_slot(state.code, state.theta), 0.0).sum(-1)
         log_ratio = log_ratio + log_joint - state.log_joint + log_dead - log_born
         return accept(self.name, state, State(code, theta, log_joint), log_ratio, generator)
-
-    def _walked(self, theta: Tensor, keep: Tensor, generator: torch.Generator) -> Tensor:
-        """Coordinates (C, D) after a symmetric step of those that are kept: none here."""
-        return theta

@@ -1,9 +1,8 @@
-"""Structure MCMC as it is usually compared with: neighbours at random, alone or with parameters."""
+"""Structure MCMC as it is usually compared with: neighbours at random."""
 
 from __future__ import annotations
 
 import math
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -11,8 +10,6 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...rng import categorical
 from ...space.dags import Dags
-from ...target.target import Target
-from ..between.birth_death import BirthDeath
 from ..proposal.base import IndexProposal
 
 
@@ -72,56 +69,3 @@ class StructureNeighbours(IndexProposal):
         numbers = (self.space.neighbours(x)[1].sum(1).clamp(min=1) for x in (code, new))
         here, there = numbers
         return new, here.double().log() - there.double().log()
-
-
-class StructureWalk(BirthDeath):
-    """A neighbour of the graph and a step of all its parameters, accepted together: M-MC3.
-
-    What the new graph has and the old has not is drawn from its prior. G-MC3 takes both in turn:
-    ``Cycle([BirthDeath(target, StructureNeighbours(target.space)), RandomWalk(target)])``.
-
-    Arguments:
-        target: Over :class:`~trjmcmc.Dags`, with parameters.
-        scale: Standard deviation of the steps, in unconstrained coordinates.
-        ratio: As for :class:`StructureNeighbours`.
-        name: Shown in tables.
-
-    Raises:
-        ConfigurationError: Another space, a scale that is not positive.
-
-    Source:
-        Lorch et al. (2021), https://arxiv.org/abs/2105.11839, section 6.1 and appendix E.4
-
-    Example:
-        >>> from trjmcmc import graphs
-        >>> from trjmcmc.kernel import start
-        >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
-        >>> target = graphs.network(x, noise=1.0)
-        >>> state = start(target, torch.zeros(4, 2, dtype=torch.long), torch.zeros(4, 2))
-        >>> state, (info,) = StructureWalk(target).step(state, torch.Generator().manual_seed(0))
-        >>> info.accepted.shape
-        torch.Size([4])
-    """
-
-    between = within = True
-
-    def __init__(
-        self,
-        target: Target,
-        *,
-        scale: float = 0.05,
-        ratio: str = "neighbourhoods",
-        name: str = "structure walk",
-    ) -> None:
-        if not target.space.graphs or not scale > 0:
-            raise ConfigurationError("StructureWalk: expected a target over Dags, and scale > 0")
-        super().__init__(
-            target, StructureNeighbours(cast("Dags", target.space), ratio=ratio), name=name
-        )
-        self.scale = scale
-
-    def _walked(self, theta: Tensor, keep: Tensor, generator: torch.Generator) -> Tensor:
-        noise = torch.randn(
-            theta.shape, generator=generator, device=theta.device, dtype=theta.dtype
-        )
-        return torch.where(keep, theta + self.scale * noise, theta)

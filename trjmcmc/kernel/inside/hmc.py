@@ -106,8 +106,8 @@ class HMC(Kernel):
     ) -> None:
         if not target.differentiable:
             raise ConfigurationError(
-                "HMC: a likelihood without gradients; use Stretch or RandomWalk, or give "
-                "gradients by trj.with_gradient"
+                "HMC: a likelihood without gradients; use RandomWalk, or give gradients "
+                " by trj.with_gradient"
             )
         if leaps < 1 or not step_size > 0 or not 0 < acceptance < 1:
             raise ConfigurationError(

@@ -8,10 +8,10 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...target.target import Target
 from ..base import Kernel, start
-from .walk import Walk
+from .base import IndexProposal
 
 
-class SurrogateWalk(Walk):
+class SurrogateWalk(IndexProposal):
     r"""Steps of a kernel on another target over the same models, as one proposal.
 
     The kernel is reversible for the surrogate, which has no parameters; so that, with s its log
@@ -49,6 +49,15 @@ class SurrogateWalk(Walk):
             )
         self.surrogate, self.kernel, self.steps = surrogate, kernel, steps
         self.space = surrogate.space
+
+    def sample(self, code: Tensor, generator: torch.Generator) -> Tensor:
+        return self.propose(code, generator)[0]
+
+    def log_prob(self, new: Tensor, code: Tensor) -> Tensor:
+        raise ConfigurationError(
+            "SurrogateWalk: its probabilities are known in ratios only; mix it with others as "
+            "kernels (trj.kernel.Cycle or MixtureKernel) and not in a MixtureProposal"
+        )
 
     def propose(self, code: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         theta = torch.zeros(len(code), 0, dtype=self.surrogate.dtype, device=code.device)
