@@ -4,9 +4,9 @@ Every way of training gets the same number of steps from the same audit, and is 
 that no training saw. Truths are exact (quadrature, or by construction); for factor analysis they
 come from an audit of its own that is several times as large.
 
-    python benchmarks/ablation.py                     # all cases, about half an hour on one core
-    python benchmarks/ablation.py --case mixture-5 --steps 500
-    python benchmarks/ablation.py --factor-data exchange_rates.csv --robust-data six_dim_rr.csv
+    python -m benchmarks.ablation                     # all cases, about half an hour on one core
+    python -m benchmarks.ablation --case mixture-5 --steps 500
+    python -m benchmarks.ablation --factor-data exchange_rates.csv --robust-data six_dim_rr.csv
 """
 
 import argparse
@@ -22,6 +22,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.four_modes import four_modes
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, ForwardKL, Objective, ReverseKL
 from trjmcmc.fit.locate import locate
@@ -222,7 +223,7 @@ def main() -> None:
         "factor analysis": lambda: factor_analysis(arguments.factor_data, arguments.factor_truth),
         "robust regression": lambda: robust_regression(arguments.robust_data),
         "coal mining": lambda: trj.problems.coal_mining(1, 4),
-        **{f"mixture-{d}": (lambda d=d: trj.problems.four_modes(d)) for d in (2, 5, 10)},
+        **{f"mixture-{d}": (lambda d=d: four_modes(d)) for d in (2, 5, 10)},
     }
     if unknown := set(arguments.case or ()) - set(cases):
         raise SystemExit(f"--case: {sorted(unknown)} not among {list(cases)}")

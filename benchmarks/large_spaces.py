@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from benchmarks.robust_gibbs import gibbs_robust_selection
 from trjmcmc import kernel
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.train import train
@@ -153,7 +154,7 @@ def main() -> None:
         row, inclusion = default_run(target, options.draws, options.seed)
         print(pd.Series(row).to_string(), flush=True)
         begun = time.perf_counter()
-        chains = trj.problems.gibbs_robust_selection(target, draws=options.reference)
+        chains = gibbs_robust_selection(target, draws=options.reference)
         error = chains.std(0, ddof=1).max() / len(chains) ** 0.5
         seconds = time.perf_counter() - begun
         print(

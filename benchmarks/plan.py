@@ -28,6 +28,7 @@ from torch.distributions import Normal, Poisson, Uniform
 import trjmcmc as trj
 from benchmarks.discovery import instance
 from benchmarks.honest_problems import against_null
+from benchmarks.radiata_pine import radiata_pine
 from trjmcmc import clock
 from trjmcmc.run.plan import Plan
 
@@ -104,7 +105,7 @@ PROBLEMS: dict[str, Callable[[], trj.Target]] = {
     "toy": toy,
     "sinh-arcsinh": trj.problems.sinh_arcsinh,
     "sleep": trj.problems.sleep,
-    "radiata pine": trj.problems.radiata_pine,
+    "radiata pine": radiata_pine,
     "robust regression": trj.problems.robust_regression,
     "ten columns": lambda: trj.problems.variable_selection(10),
     "fifteen columns": lambda: trj.problems.variable_selection(15),

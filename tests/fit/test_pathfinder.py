@@ -7,6 +7,7 @@ import torch
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
 import trjmcmc as trj
+from tests.logistic_selection import logistic_selection
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.importance import log_mean_weight, log_weights
 from trjmcmc.fit import NormalMixture, pathfinder, pathfinder_map
@@ -90,7 +91,7 @@ def test_a_few_steps_suffice_in_two_dimensions(generator):
 
 def test_a_logistic_regression_of_twenty_columns(generator):
     """Importance sampling through the normals agrees with that through Laplace's."""
-    target = trj.problems.logistic_selection(20)
+    target = logistic_selection(20)
     code = torch.ones(20, dtype=torch.long)
     found = pathfinder(target, code, generator)
     normals = NormalMixture(torch.full((8,), 1 / 8), found.loc, found.scale_tril)

@@ -11,6 +11,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import is_caught, limit, moved, stays_exact
+from tests.logistic_selection import logistic_selection
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.kernel import HMC, Cycle, UnitGibbs, start
 
@@ -89,7 +90,7 @@ def test_warm_up_finds_out_what_is_quadratic(generator):
     quadratic, _ = warmed(trj.problems.conjugate_selection(6, seed=1), 40, generator)
     assert quadratic.exact
     assert quadratic.updates == 24  # four scans
-    curved = trj.problems.logistic_selection(6, n=40, seed=2)
+    curved = logistic_selection(6, n=40, seed=2)
     kernel, state = warmed(curved, 40, generator)
     assert not kernel.exact
     with torch.no_grad():

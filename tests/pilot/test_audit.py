@@ -7,12 +7,12 @@ from scipy.stats import kstest, norm
 from torch.distributions import Cauchy, Gamma, Normal
 
 import trjmcmc as trj
+from benchmarks.four_modes import WEIGHTS, four_modes, mode_centres
 from tests import toys
 from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import Audit, TemperedSMC, find_modes
 from trjmcmc.pilot.report import ModelAudit
-from trjmcmc.problems.four_modes import WEIGHTS, four_modes, mode_centres
 from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 
 pytestmark = pytest.mark.planned

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import trjmcmc as trj
+from benchmarks.radiata_pine import radiata_pine
 from tests import toys
 from tests.battery import assert_calibrated
 from tests.maps import MovesSpares, rough_subset_maps, shaken_mixture
@@ -921,7 +922,7 @@ def test_a_loaded_result_needs_its_target(pair, tmp_path):
     ("make", "a", "b", "published"),
     [
         (trj.problems.sleep, "H1", "H0", {"H1": -27.1723, "H0": -30.0206}),
-        (trj.problems.radiata_pine, "adjusted density", "density", {}),
+        (radiata_pine, "adjusted density", "density", {}),
     ],
 )
 def test_published_bayes_factors(make, a, b, published):
@@ -942,7 +943,7 @@ def test_published_bayes_factors(make, a, b, published):
 
 def test_the_exact_evidences_of_the_boards_by_direct_integration():
     """The conjugate formula against quadrature over slope, intercept and log precision."""
-    target = trj.problems.radiata_pine().to(dtype=torch.float64)
+    target = radiata_pine().to(dtype=torch.float64)
 
     def log_density(x):  # standard units about the posterior
         theta = torch.stack([x[:, 0] - 11.4, 3000 + 60 * x[:, 1], 185 + 12 * x[:, 2]], 1)

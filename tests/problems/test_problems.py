@@ -12,7 +12,9 @@ from scipy import integrate, stats
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
+from benchmarks.robust_gibbs import gibbs_robust_selection
 from tests.battery import limit
+from tests.logistic_selection import logistic_selection
 from tests.maps import rough_subset_maps
 from tests.places import SHARED, shared_only
 from trjmcmc import kernel
@@ -400,8 +402,8 @@ def selection_targets():
         "spike and slab": trj.problems.spike_and_slab(slab_sd=2.0),
         "robust": trj.problems.robust_selection(p=5),
         "robust, wide": trj.problems.robust_selection("high", "wide", p=24),
-        "logistic": trj.problems.logistic_selection(5),
-        "logistic, separable": trj.problems.logistic_selection(x=separable, y=separable[:, 0] > 0),
+        "logistic": logistic_selection(5),
+        "logistic, separable": logistic_selection(x=separable, y=separable[:, 0] > 0),
     }
 
 
@@ -486,7 +488,7 @@ def test_robust_selection_data_by_level():
 
 
 def test_logistic_selection_truth_by_nested_quadrature():
-    target = trj.problems.logistic_selection(1, 30, seed=2)
+    target = logistic_selection(1, 30, seed=2)
     x, y = target.x[:, 0].numpy(), target.y.numpy()
 
     def integrand(b, a):
@@ -505,7 +507,7 @@ def test_logistic_selection_truth_by_nested_quadrature():
 def test_logistic_selection_likelihood_far_out():
     """A billion standard deviations: neither overflow nor zero gradients where data disagree."""
     x, y = torch.tensor([[1.0], [-1.0], [2.0]]), torch.tensor([True, False, False])
-    target = trj.problems.logistic_selection(x=x, y=y)
+    target = logistic_selection(x=x, y=y)
     code, theta = torch.ones(1, 1).long(), torch.tensor([[0.0, 1e9]])
     value, gradient = target.log_joint_and_grad(code, theta)
     prior = -0.5 * (1e9 / 2.5) ** 2
@@ -621,7 +623,7 @@ def test_exact_draws_stop_at_twenty_two_columns(generator):
         ),
         (lambda p: p.robust_selection(x=np.ones(3), y=np.ones(3)), ShapeError, r"got \(3,\) and"),
         (
-            lambda p: p.logistic_selection(x=np.ones((3, 0)), y=np.ones(3)),
+            lambda p: logistic_selection(x=np.ones((3, 0)), y=np.ones(3)),
             ShapeError,
             r"at least one row and one column to select, got \(3, 0\); .*trj.Model",
         ),
@@ -639,7 +641,7 @@ def test_exact_draws_stop_at_twenty_two_columns(generator):
         (lambda p: p.robust_selection("low"), TargetError, "level: expected one of .*got 'low'"),
         (lambda p: p.robust_selection(prior="flat"), TargetError, "prior: expected one of"),
         (lambda p: p.robust_selection(p=0), TargetError, "at least one column to select, got 0"),
-        (lambda p: p.logistic_selection(x=np.eye(2), y=[0, 2]), TargetError, "ones, got 2.0"),
+        (lambda p: logistic_selection(x=np.eye(2), y=[0, 2]), TargetError, "ones, got 2.0"),
         (lambda p: p.spike_and_slab(weight=1.0), TargetError, "between 0 and 1, got 1.0"),
         (lambda p: p.spike_and_slab(slab_sd=0.0), TargetError, "above 0, got 0.0"),
         (lambda p: p.spike_and_slab(rho=2), TargetError, "got 3, 100, 2"),
@@ -680,7 +682,7 @@ def test_selection_data_are_copied_at_the_door():
         lambda p: p.conjugate_selection(3, seed=1),
         lambda p: p.spike_and_slab(n=10, rho=0.6, seed=2),
         lambda p: p.robust_selection(p=2, seed=5),
-        lambda p: p.logistic_selection(2, 60, seed=1),
+        lambda p: logistic_selection(2, 60, seed=1),
     ],
     ids=["conjugate", "spike and slab", "robust", "logistic"],
 )
@@ -700,7 +702,7 @@ def test_selection_by_the_sampler(make):
 def test_robust_selection_of_65_536_models_by_default():
     """Against data augmentation, which knows this problem and shares nothing with the sampler."""
     target = trj.problems.robust_selection("mid", p=16, seed=0)
-    chains = trj.problems.gibbs_robust_selection(target, chains=200, draws=1000, burn_in=300)
+    chains = gibbs_robust_selection(target, chains=200, draws=1000, burn_in=300)
     result = trj.TRJSampler(target, seed=5).run(400, progress=False)
     found = result.inclusion_probabilities(full=True)
     gap = found["probability"].to_numpy()[1:] - chains.mean(0)
@@ -711,10 +713,10 @@ def test_robust_selection_of_65_536_models_by_default():
 
 def test_data_augmentation_agrees_with_quadrature():
     target = trj.problems.robust_selection("high", p=2, seed=4)
-    chains = trj.problems.gibbs_robust_selection(target, draws=1000, burn_in=100)
+    chains = gibbs_robust_selection(target, draws=1000, burn_in=100)
     p = torch.tensor([target.truth.probabilities[m] for m in ("x0", "x0+x1", "x0+x2", "x0+x1+x2")])
     exact = torch.stack([p[1] + p[3], p[2] + p[3]]).numpy()
     z = (chains.mean(0) - exact) / (chains.std(0, ddof=1) / len(chains) ** 0.5)
     assert np.abs(z).max() < limit(2)
     with pytest.raises(ConfigurationError, match="chains, draws, burn_in"):
-        trj.problems.gibbs_robust_selection(target, draws=0)
+        gibbs_robust_selection(target, draws=0)

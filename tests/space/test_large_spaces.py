@@ -13,6 +13,7 @@ from torch.distributions import Bernoulli, Normal
 import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import limit, stays_exact
+from tests.logistic_selection import logistic_selection
 from tests.maps import shaken
 from tests.places import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError
@@ -65,7 +66,7 @@ def test_memory_of_a_space_of_one_model():
 def targets():
     return {
         "conjugate": trj.problems.conjugate_selection(4, seed=1),
-        "logistic": trj.problems.logistic_selection(4, n=100, seed=2),
+        "logistic": logistic_selection(4, n=100, seed=2),
         "robust": trj.problems.robust_selection("mid", p=4, seed=3),
         "list": toys.gaussians(),
         "positive": toys.skewed_pair(),
@@ -112,7 +113,7 @@ def test_laplace_is_exact_on_conjugate_regressions(generator):
 
 
 def test_laplace_finds_the_mode_that_scipy_finds():
-    target = trj.problems.logistic_selection(3, n=80, seed=5).to(dtype=torch.float64)
+    target = logistic_selection(3, n=80, seed=5).to(dtype=torch.float64)
     laplace = trj.Laplace(target)
     for code in target.space.enumerate():
         active = target.space.active(code[None])[0]

@@ -9,8 +9,10 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from benchmarks.robust_gibbs import gibbs_robust_selection
 from tests import toys
 from tests.battery import limit
+from tests.logistic_selection import logistic_selection
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.kernel import Cycle, RandomWalk
 from trjmcmc.result.answer import variational
@@ -110,21 +112,21 @@ def test_nothing_to_choose():
 
 def test_data_augmentation_takes_the_prior_of_the_target():
     tight, wide = (
-        trj.problems.gibbs_robust_selection(
+        gibbs_robust_selection(
             trj.problems.robust_selection("mid", prior, p=4, seed=0), draws=300, burn_in=50
         ).mean(0)
         for prior in ("focused", "wide")
     )
     assert (wide[:2] < tight[:2]).all()  # a wide prior asks more of a column
     with pytest.raises(ConfigurationError, match="robust_selection"):
-        trj.problems.gibbs_robust_selection(trj.problems.logistic_selection(3))
+        gibbs_robust_selection(logistic_selection(3))
 
 
 @pytest.mark.whole
 @pytest.mark.parametrize(
     "make",
     [
-        pytest.param(lambda: trj.problems.logistic_selection(60), marks=pytest.mark.slow),
+        pytest.param(lambda: logistic_selection(60), marks=pytest.mark.slow),
         lambda: trj.problems.conjugate_selection(100),
     ],
     ids=["60 columns", "100 columns"],

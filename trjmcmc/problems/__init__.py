@@ -5,19 +5,16 @@ from .conjugate import SolvedTarget, beta_bernoulli, normal_unknown_variance
 from .conjugate_selection import ConjugateSelection, conjugate_selection
 from .energies import ENERGIES, Energy, energy
 from .factor_analysis import factor_analysis, loading_matrix
-from .four_modes import four_modes, mode_centres
 from .linear_posterior import FactorisedNormal, LinearPosterior
 from .linear_regression import LinearRegression, linear_regression
 from .logistic_regression import LogisticTarget, logistic_regression
-from .logistic_selection import logistic_selection
 from .mixtures import gaussian_mixture_2d, mixture_1d
 from .pulses import pulses
 from .quadrature import log_evidence
 from .radial_velocity import QuasiPeriodic, radial_velocity
-from .radiata_pine import radiata_pine
 from .regression import RegressionTarget
 from .robust_regression import robust_regression
-from .robust_selection import gibbs_robust_selection, robust_selection
+from .robust_selection import robust_selection
 from .sinh_arcsinh import SinhArcsinhMap, sinh_arcsinh
 from .sleep import sleep
 from .spike_and_slab import gibbs_spike_and_slab, spike_and_slab
@@ -40,21 +37,16 @@ __all__ = [
     "conjugate_selection",
     "energy",
     "factor_analysis",
-    "four_modes",
     "gaussian_mixture_2d",
-    "gibbs_robust_selection",
     "gibbs_spike_and_slab",
     "linear_regression",
     "loading_matrix",
     "log_evidence",
     "logistic_regression",
-    "logistic_selection",
     "mixture_1d",
-    "mode_centres",
     "normal_unknown_variance",
     "pulses",
     "radial_velocity",
-    "radiata_pine",
     "robust_regression",
     "robust_selection",
     "sinh_arcsinh",

@@ -9,13 +9,15 @@ import scipy
 import torch
 from torch import Tensor
 from torch.distributions import Normal
+from torch.nn.functional import logsigmoid
 
+from ..errors import TargetError
 from ..target.model import Model, Truth
 from .linear_posterior import check_scales
-from .logistic_selection import LogisticRegression, yes_and_no
 from .regression import (
     COEFFICIENTS,
     LATTICE_SOURCE,
+    Constants,
     LazyTarget,
     exchangeable_columns,
     lattice_evidence,
@@ -108,3 +110,29 @@ class LogisticTarget(LazyTarget):
         if value is None:
             return None
         return Truth({"regression": 1.0}, {"regression": value}, LATTICE_SOURCE)
+
+
+def yes_and_no(y: Tensor) -> None:
+    """Refuse a response that is not zeros and ones."""
+    other = y[(y != 0) & (y != 1)]
+    if len(other):
+        raise TargetError(f"y: expected zeros and ones, got {float(other[0])} among them")
+
+
+class LogisticRegression:
+    """Log-likelihood of a logistic regression, sum_i log sigmoid(+-x_i b), + where y_i is 1.
+
+    Neither overflows nor cancels, however far out b is.
+
+    Arguments:
+        x: Design, shape (n, p).
+        y: Response of zeros and ones, shape (n,).
+    """
+
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.data = Constants((x * (2 * y - 1)[:, None]).T.contiguous())
+
+    def __call__(self, params: dict[str, Tensor], active: Tensor | None = None) -> Tensor:
+        beta = params["beta"]
+        (signed,) = self.data.like(beta)
+        return logsigmoid(beta @ signed).sum(-1)

@@ -6,9 +6,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from ..errors import TargetError
-from ..target.model import Model, Truth
-from ..target.target import Target
+import trjmcmc as trj
+from trjmcmc.errors import TargetError
 
 WEIGHTS = (0.1, 0.3, 0.4, 0.2)
 
@@ -17,7 +16,7 @@ WIDTHS = (0.8, 1.0, 0.9, 1.2)
 CORNERS = ((1.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0))
 
 
-def four_modes(dim: int) -> Target:
+def four_modes(dim: int) -> trj.Target:
     """One model ``"mixture"`` with parameter ``x`` (dim,): four normals, log evidence 0.
 
     Arguments:
@@ -46,8 +45,8 @@ def four_modes(dim: int) -> Target:
         each = Normal(centre.to(x), width.to(x)).log_prob(x[:, None]).sum(-1)
         return (log_weight.to(x) + each).logsumexp(-1) - prior.log_prob(x).sum(-1)
 
-    truth = Truth({"mixture": 1.0}, {"mixture": 0.0}, "by construction")
-    return Target([Model("mixture", {"x": prior}, log_likelihood)], truth=truth)
+    truth = trj.Truth({"mixture": 1.0}, {"mixture": 0.0}, "by construction")
+    return trj.Target([trj.Model("mixture", {"x": prior}, log_likelihood)], truth=truth)
 
 
 def mode_centres(dim: int) -> Tensor:

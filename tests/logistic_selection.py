@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 import scipy
 import torch
-from torch import Tensor
-from torch.nn.functional import logsigmoid
 
-from ..errors import TargetError
-from ..space.subsets import Subsets
-from .regression import (
-    Constants,
+from trjmcmc import Subsets
+from trjmcmc.problems.logistic_regression import LogisticRegression, yes_and_no
+from trjmcmc.problems.regression import (
     RegressionTarget,
     alternating,
     correlated_columns,
@@ -96,29 +93,3 @@ def logistic_selection(
         beta,
         None if beta is None else beta[1:] != 0,
     )
-
-
-def yes_and_no(y: Tensor) -> None:
-    """Refuse a response that is not zeros and ones."""
-    other = y[(y != 0) & (y != 1)]
-    if len(other):
-        raise TargetError(f"y: expected zeros and ones, got {float(other[0])} among them")
-
-
-class LogisticRegression:
-    """Log-likelihood of a logistic regression, sum_i log sigmoid(+-x_i b), + where y_i is 1.
-
-    Neither overflows nor cancels, however far out b is.
-
-    Arguments:
-        x: Design, shape (n, p).
-        y: Response of zeros and ones, shape (n,).
-    """
-
-    def __init__(self, x: Tensor, y: Tensor) -> None:
-        self.data = Constants((x * (2 * y - 1)[:, None]).T.contiguous())
-
-    def __call__(self, params: dict[str, Tensor], active: Tensor | None = None) -> Tensor:
-        beta = params["beta"]
-        (signed,) = self.data.like(beta)
-        return logsigmoid(beta @ signed).sum(-1)

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.distributions import Gamma, Normal
 
-from ..target.model import Model, Truth
-from ..target.prior import PriorSpec
-from ..target.target import Target
+import trjmcmc as trj
+from trjmcmc.target.prior import PriorSpec
 
 STRENGTH = (
     *(3040, 2470, 3610, 3480, 3810, 2330, 1800, 3110, 3160, 2310, 4360, 1880, 3670, 1740),
@@ -37,7 +36,7 @@ PRECISION = torch.tensor([0.06, 6.0], dtype=torch.float64)  # of them, in units 
 SHAPE, RATE = 3.0, 2 * 300.0**2  # of the prior of the noise's precision
 
 
-def radiata_pine() -> Target:
+def radiata_pine() -> trj.Target:
     """Does density or density adjusted for resin predict the strength of 42 boards?
 
     Strength is N(alpha + beta (x - mean x), 1 / tau), with (alpha, beta) normal about
@@ -64,12 +63,12 @@ def radiata_pine() -> Target:
     models, log_z = [], {}
     for name, column in columns.items():
         x = torch.tensor(column, dtype=torch.float64)
-        models.append(Model(name, priors, _Line(x - x.mean(), y)))
+        models.append(trj.Model(name, priors, _Line(x - x.mean(), y)))
         log_z[name] = _log_evidence(x - x.mean(), y)
     gap = log_z["density"] - log_z["adjusted density"]
     p = 1 / (1 + math.exp(-gap))
-    truth = Truth(dict(zip(columns, (p, 1 - p), strict=True)), log_z, "conjugate, exact")
-    return Target(models, truth=truth)
+    truth = trj.Truth(dict(zip(columns, (p, 1 - p), strict=True)), log_z, "conjugate, exact")
+    return trj.Target(models, truth=truth)
 
 
 class _Line:
