@@ -20,12 +20,10 @@ from torch.distributions import (
 )
 
 import trjmcmc as trj
-from tests.interop.conjugate import X, Y, agrees
-from tests.interop.languages import PAIRS, pyro_regression
+from tests.interop.conjugate import agrees
+from tests.interop.languages import PAIRS
 from trjmcmc.errors import ConfigurationError, TargetError
-from trjmcmc.interop.flattened import flattened
-from trjmcmc.interop.pyro_program import Program, load_pyro
-from trjmcmc.rng import seeded
+from trjmcmc.interop.pyro_program import load_pyro
 
 pytest.importorskip("pyro")
 pyro = load_pyro()
@@ -207,51 +205,6 @@ def test_conjugate_pair():
         draws=200, chains=128, progress=False
     )
     agrees(result)
-
-
-def test_a_model_is_recorded_as_operations():
-    """What keeps it from costing several times a model in torch."""
-    program = Program("it", pyro_regression, (X, Y), {}, None, True)
-    assert program.dtype == DOUBLE
-    values = {k: torch.stack([v, v + 0.1, v + 0.3]) for k, v in program.examples.items()}
-    record = flattened(program.batch, values)
-    assert record is not None
-    many = {k: v.repeat(7, *[1] * (v.dim() - 1)) for k, v in values.items()}
-    for a, b in zip(record(many), program.batch(many), strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
-def test_sizes_of_parameters_are_not_taken_for_that_of_the_batch(n):
-    def function(values):
-        x = values["x"]
-        return ((x.sum(-1, keepdim=True) + torch.eye(n).sum(0)).square().sum(-1),)
-
-    examples = {"x": torch.linspace(-1, 1, 3 * n).reshape(3, n)}
-    assert flattened(function, examples) is not None
-
-
-def test_what_can_not_be_recorded_is_called_as_it_is():
-    def by_size(values):
-        x = values["x"]
-        return (x.exp() if len(x) != 5 else x,)
-
-    def random(values):
-        return (values["x"] + torch.rand(()),)
-
-    def written_into(values):
-        total = torch.zeros(3)
-        total[1:] = 2.0
-        return (values["x"][:, None] + total,)
-
-    x = {"x": torch.tensor([0.1, 0.5])}
-    assert flattened(by_size, x) is None
-    with seeded(0):
-        assert flattened(random, x) is None
-    record = flattened(written_into, x)
-    if record is not None:
-        for _ in range(2):
-            assert record(x)[0].tolist() == written_into(x)[0].tolist()
 
 
 def branching(y):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,9 @@ from torch import Tensor
 from ..rng import seeded
 from ..target.support import unchecked
 from .check import checked
-from .flattened import Batched, flattened
 from .foreign import ForeignModel, check_data, check_name
 from .pyro_priors import priors_of
 from .pyro_program import Latent, Program, default_precision, load_pyro
-
-EXAMPLES = 5  # prior draws at which operations that were recorded are compared
 
 
 def from_pyro(
@@ -62,20 +60,15 @@ def from_pyro(
     program = Program(f"Pyro model {name!r}", function, args, kwargs, dtype, vectorized)
     check_data(program.owner, program.observed)
     program.check_batches()
-    evaluate = _evaluate(program)
 
     def log_likelihood(params: dict[str, Tensor]) -> Tensor:
-        return evaluate(params)[1]
-
-    def fused(params: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        log_prior, log_likelihood = evaluate(params)
-        return log_prior, log_likelihood
+        return _evaluate(program, params)[1]
 
     model = ForeignModel(
         name,
         priors_of(program),
         log_likelihood,
-        fused=fused,
+        fused=partial(_evaluate, program),
         dtype=program.dtype,
         dims=_dims(program.latents),
         data_dims=_dims(program.observed),
@@ -87,25 +80,12 @@ def from_pyro(
     return checked(model) if check else model
 
 
-def _evaluate(program: Program) -> Batched:
-    """Log prior and log likelihood of a batch: as recorded operations where that is the same."""
-    if not program.latents:
-
-        def alone(params: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-            with unchecked():
-                return program.point({})
-
-        return alone
-    record = flattened(program.batch, program.draws(EXAMPLES)) if program.vectorized else None
-    if record is None:
-        return program.batch
-    device = next(iter(program.examples.values())).device
-
-    def evaluate(params: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
-        same = all(v.dtype == program.dtype and v.device == device for v in params.values())
-        return record(params) if same else program.batch(params)
-
-    return evaluate
+def _evaluate(program: Program, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Log prior and log likelihood of a batch, (C,) each; of one point without latent sites."""
+    if program.latents:
+        return program.batch(params)
+    with unchecked():
+        return program.point({})
 
 
 def _dims(sites: Mapping[str, Latent]) -> dict[str, tuple[str, ...]]:
