@@ -49,9 +49,6 @@ FLOWS: dict[str, Callable[[trj.Space, int], Bijection]] = {
     "Spline(4,6)": lambda s, seed: trj.CosmicAutoregressive(
         s, transform="spline", layers=4, blocks=6, seed=seed
     ),
-    "sinh-arcsinh": lambda s, seed: trj.CosmicAutoregressive(
-        s, transform="sinh-arcsinh", seed=seed
-    ),
     "diagonal": lambda s, seed: trj.CosmicAutoregressive(s, transform="diagonal", seed=seed),
 }
 

@@ -75,9 +75,6 @@ TRANSPORTS = {
     "autoregressive: diagonal": lambda s: trj.CosmicAutoregressive(
         s, transform="diagonal", blocks=1, hidden=8
     ),
-    "autoregressive: sinh-arcsinh": lambda s: trj.CosmicAutoregressive(
-        s, transform="sinh-arcsinh", blocks=1, hidden=8
-    ),
     "autoregressive: dsf": lambda s: trj.CosmicAutoregressive(
         s, transform="dsf", layers=2, blocks=1, hidden=8, nodes=4
     ),
@@ -239,7 +236,7 @@ def test_save_and_load(name, space_name, tmp_path):
     assert torch.equal(fresh.from_reference(z, codes)[0], expected)
 
 
-KINDS = ["affine", "spline", "dsf", "ddsf", "diagonal", "sinh-arcsinh"]
+KINDS = ["affine", "spline", "dsf", "ddsf", "diagonal"]
 AUTOREGRESSIVE = KINDS[:4]
 
 
@@ -409,7 +406,6 @@ GAPS = {
     "dsf": (0.35, 0.2),
     "ddsf": (0.35, 0.2),
     "diagonal": (0.7, 2.2),
-    "sinh-arcsinh": (0.03, 2.2),
 }
 
 

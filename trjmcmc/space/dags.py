@@ -382,12 +382,6 @@ class Dags(Space):
         new[row, i] ^= torch.where(real & turns, 1 << j, 0)
         return new
 
-    def log_neighbour(self, new: Tensor, code: Tensor, *, swap: float = 0.0) -> Tensor:
-        near, real = self.neighbours(code)
-        there = (near == new[:, None]).all(-1) & real
-        stays = (new == code).all(-1)[:, None] & ~real
-        return (there | stays).double().mean(1).log()
-
     def _changes(self, code: Tensor) -> tuple[Tensor, Tensor]:
         edges = adjacency(code)
         return changes(edges, reaches(edges))

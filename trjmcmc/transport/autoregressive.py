@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Transform, constraints
 from torch.nn.functional import normalize
 from zuko.nn import MaskedLinear, MaskedMLP
-from zuko.transforms import ComposedTransform, MonotonicAffineTransform, MonotonicRQSTransform
+from zuko.transforms import MonotonicAffineTransform, MonotonicRQSTransform
 
 from ..errors import ConfigurationError
 from ..rng import seeded
@@ -31,11 +30,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
 }
 
-TAIL = 1.0  # soft bound of a log tail weight: beyond it, sinh leaves float32 for heavy tails
-
 
 class CosmicAutoregressive(Standardised):
-    r"""Inverse autoregressive steps over a model's own coordinates, of one of six kinds.
+    r"""Inverse autoregressive steps over a model's own coordinates, of one of five kinds.
 
     .. math:: \theta_r = \tau(z_r; \phi_r), \quad
               \phi_r = \mathrm{net}_r(z_1, \ldots, z_{r-1}, c(m)) \cdot [r \le d_m]
@@ -63,8 +60,6 @@ class CosmicAutoregressive(Standardised):
     ``ddsf``           the same, ``depth`` dense layers    ``transform="ddsf"``
     ``diagonal``       shift and scale given the model     ``transform="diagonal"``: diagonal
                                                            Gaussian
-    ``sinh-arcsinh``   sinh((arcsinh z + e) / d), shifted  ``transform="sinh-arcsinh"``
-                       and scaled, all given the model
     ================== =================================== =====================================
 
     The neural kinds take the place of a neural autoregressive flow turned round: one pass samples.
@@ -72,14 +67,14 @@ class CosmicAutoregressive(Standardised):
     ``3 nodes depth + (depth - 1) nodes (2 nodes - 1)``. Their tails are straight lines: right for
     those of normals, not for those of t distributions, which need such a reference.
 
-    The last two are one elementwise step: no coordinate depends on another, both directions
+    The last is one elementwise step: no coordinate depends on another, both directions
     take one pass. Unlike the source's, the blocks have no batch normalisation, log-scales are
     bounded, and the output is in the order of the input whatever the number of steps.
 
     Arguments:
         space: A bound model space.
         transform: The kind.
-        layers: Number of autoregressive steps; the elementwise kinds have one.
+        layers: Number of autoregressive steps; the elementwise kind has one.
         blocks: Residual blocks of each conditioner, hidden layers if not ``residual``; none makes
             it linear.
         hidden: Width of each conditioner; raised to D where it is less, so that every
@@ -107,8 +102,7 @@ class CosmicAutoregressive(Standardised):
         https://arxiv.org/abs/1606.04934; MADE: Germain et al. (2015),
         https://arxiv.org/abs/1502.03509; splines: Durkan et al. (2019),
         https://arxiv.org/abs/1906.04032; sigmoidal networks: Huang et al. (2018),
-        https://arxiv.org/abs/1804.00779, eqs. 8 and 9; sinh-arcsinh: Jones & Pewsey (2009),
-        https://doi.org/10.1093/biomet/asp053
+        https://arxiv.org/abs/1804.00779, eqs. 8 and 9
 
     Example:
         >>> from trjmcmc import problems
@@ -147,7 +141,6 @@ class CosmicAutoregressive(Standardised):
                 partial(sigmoidal, nodes=nodes, depth=depth),
             ),
             "diagonal": (2, partial(affine, clip=clip)),
-            "sinh-arcsinh": (4, partial(sinh_arcsinh, clip=clip)),
         }
         if transform not in kinds:
             raise ConfigurationError(f"transform: expected one of {list(kinds)}, got {transform!r}")
@@ -167,7 +160,7 @@ class CosmicAutoregressive(Standardised):
         d, c = space.n_slots, space.context_width
         parameters, tau = kinds[transform]
         self.numeric = transform in ("dsf", "ddsf")  # inverted by iterations
-        self.sequential = transform not in ("diagonal", "sinh-arcsinh")
+        self.sequential = transform != "diagonal"
         before = torch.ones(d, d, dtype=torch.bool).tril(-1) & self.sequential
         # the context of an only model is a constant, which no unit of a few should be spent on
         told = residual or space.size != 1 or not bool(before.any())
@@ -305,28 +298,6 @@ class Step(nn.Module):
         return torch.where(own, x, y), ladj
 
 
-class SinhArcsinhTransform(Transform):
-    """y = sinh((arcsinh x + skew) / exp(log_tail)); heavier tails for negative log_tail."""
-
-    domain = constraints.real
-    codomain = constraints.real
-    bijective = True
-    sign = +1
-
-    def __init__(self, skew: Tensor, log_tail: Tensor) -> None:
-        super().__init__()
-        self.skew, self.log_tail = skew, log_tail
-
-    def _call(self, x: Tensor) -> Tensor:
-        return torch.sinh((torch.asinh(x) + self.skew) * torch.exp(-self.log_tail))
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return torch.sinh(torch.asinh(y) * torch.exp(self.log_tail) - self.skew)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return 0.5 * (torch.log1p(y * y) - torch.log1p(x * x)) - self.log_tail
-
-
 def oppose(layer: MaskedLinear) -> None:
     """Start a first layer from unit rows, every second of those that see the same an opposite.
 
@@ -352,13 +323,6 @@ def spline(phi: Tensor, bound: float) -> MonotonicRQSTransform:
     """Rational-quadratic spline from parameters (..., 3 bins - 1)."""
     bins = (phi.shape[-1] + 1) // 3
     return MonotonicRQSTransform(*phi.split([bins, bins, bins - 1], dim=-1), bound=bound)
-
-
-def sinh_arcsinh(phi: Tensor, clip: float) -> ComposedTransform:
-    """Skewness, tail weight, shift and log-scale from parameters (..., 4)."""
-    skew, tail = phi[..., :2].unbind(-1)
-    shape = SinhArcsinhTransform(skew, tail / (1 + (tail / TAIL).abs()))
-    return ComposedTransform(shape, affine(phi[..., 2:], clip))
 
 
 def left_aligned(active: Tensor) -> Tensor:
