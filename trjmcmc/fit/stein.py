@@ -13,7 +13,6 @@ from torch import Tensor
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, InterruptedWarning, warn_user
 from ..progress import progress_bar
-from ..space.base import Space
 from ..target.target import Target
 
 LEAST_SPREAD, MOST_SPREAD = 0.8, 1.3  # by Stein's identity 1, outside of which it is told
@@ -33,12 +32,9 @@ class SquaredExponential:
     Arguments:
         bandwidth: h, one number, or one a block; if omitted the median of the squared distances
             over log(M + 1), anew at each step.
-        hamming: Length, in items, over which particles in different models still see each other:
-            the kernel is multiplied by exp(-number of items that differ / length). Zero: only
-            particles in the same model do.
 
     Raises:
-        ConfigurationError: A bandwidth that is not positive, a negative length.
+        ConfigurationError: A bandwidth that is not positive.
 
     Source:
         Liu & Wang (2016), https://arxiv.org/abs/1608.04471; sum over blocks: Lorch et al. (2021),
@@ -51,17 +47,13 @@ class SquaredExponential:
         [[1.0, 0.607], [0.607, 1.0]]
     """
 
-    def __init__(
-        self, bandwidth: float | Sequence[float] | None = None, *, hamming: float = 0.0
-    ) -> None:
+    def __init__(self, bandwidth: float | Sequence[float] | None = None) -> None:
         several = isinstance(bandwidth, Sequence)
         values = list(bandwidth) if isinstance(bandwidth, Sequence) else [bandwidth]
-        if any(h is not None and not h > 0 for h in values) or not hamming >= 0:
-            raise ConfigurationError(
-                f"kernel: expected bandwidth > 0 and hamming >= 0, got {bandwidth}, {hamming}"
-            )
+        if any(h is not None and not h > 0 for h in values):
+            raise ConfigurationError(f"kernel: expected bandwidth > 0, got {bandwidth}")
         self._bandwidths = values if several else None
-        self._bandwidth, self.hamming = values[0], hamming
+        self._bandwidth = values[0]
 
     def parts(self, blocks: Sequence[Tensor]) -> list[tuple[Tensor, Any]]:
         """Values (M, M) and bandwidth of each block, (M, P_b)."""
@@ -79,20 +71,12 @@ class SquaredExponential:
             found.append(((-square / h).exp(), h))
         return found
 
-    def between_models(self, space: Space, code: Tensor) -> Tensor:
-        """Factor by the models, (M, L) -> (M, M); without items they are alike or not."""
-        same = (code[:, None] == code[None]).all(-1).double()
-        if not self.hamming or not space.has_items:
-            return same
-        items = space.items(code)
-        return (-(items[:, None] != items[None]).sum(-1).double() / self.hamming).exp()
-
 
 def stein_direction(
     blocks: Sequence[Tensor],
     gradients: Sequence[Tensor],
     kernel: SquaredExponential,
-    factor: Tensor | None = None,
+    alike: Tensor | None = None,
 ) -> list[Tensor]:
     r"""Where particles go next, block by block, (M, P_b).
 
@@ -103,7 +87,7 @@ def stein_direction(
         blocks: Coordinates of the particles, (M, P_b) each.
         gradients: Of the log density by them.
         kernel: Between particles.
-        factor: By which it is multiplied, (M, M), whatever the coordinates.
+        alike: Which particles see each other, (M, M), if not all do.
 
     Source:
         Liu & Wang (2016), https://arxiv.org/abs/1608.04471, eq. 8
@@ -115,8 +99,8 @@ def stein_direction(
         [[-1.0], [1.0]]
     """
     parts = kernel.parts(blocks)
-    if factor is not None:
-        parts = [(value * factor.to(value), h) for value, h in parts]
+    if alike is not None:
+        parts = [(value * alike.to(value), h) for value, h in parts]
     total = torch.stack([value for value, _ in parts]).sum(0)
     return [
         (total @ g + 2 / h * (x * value.sum(1, keepdim=True) - value @ x)) / len(x)
@@ -240,7 +224,7 @@ def svgd(
     theta = target.sample_prior(code, generator)
     active = space.active(code)
     theta = torch.where(active & theta.isfinite(), theta, 0.0)
-    factor = None if model is not None else kernel.between_models(space, code)
+    alike = (code[:, None] == code[None]).all(-1)  # particles of one model alone see each other
     rms = RootMeanSquare(learning_rate)
     with progress_bar(progress, total=steps, desc="svgd", unit="step") as bar:
         try:
@@ -248,7 +232,7 @@ def svgd(
                 temper = min(1.0, i / (anneal * steps)) if anneal else 1.0
                 _, gradient = target.log_joint_and_grad(code, theta, temper=temper)
                 gradient = torch.where(active & gradient.isfinite(), gradient, 0.0)
-                (go,) = stein_direction([theta], [gradient], kernel, factor)
+                (go,) = stein_direction([theta], [gradient], kernel, alike)
                 (step,) = rms.steps([torch.where(active, go, 0.0)], min(1.0, 2 * (1 - i / steps)))
                 theta = theta + step
                 bar.update()

@@ -29,6 +29,8 @@ from .relaxed import GraphLikelihood, Workspace, likelihood_of
 
 Schedule = float | Callable[[int], float]
 
+SAMPLES, CONSTRAINT_SAMPLES = 128, 32  # graphs a particle for gradients of likelihood and of h
+
 BOUND = 30.0  # of log odds, beyond which an edge is certain in any precision
 
 # by what is sampled: slope of alpha, bandwidths of embeddings and parameters (DiBS, Table 2)
@@ -46,9 +48,6 @@ class _Plan:
     steps: int
     alpha: Callable[[int], float]
     beta: Callable[[int], float]
-    samples: int
-    constraint_samples: int
-    sharpness: float
     relaxed: bool
 
 
@@ -57,21 +56,17 @@ def dibs(
     *,
     particles: int = 30,
     steps: int = 3000,
-    latent_dim: int | None = None,
     alpha: Schedule | None = None,
     beta: Schedule = 1.0,
     kernel: SquaredExponential | None = None,
     gradient: str | None = None,
-    samples: int = 128,
-    constraint_samples: int = 32,
-    sharpness: float = 1.0,
     learning_rate: float = 0.005,
     seed: int = 0,
     progress: bool = True,
 ) -> GraphParticles:
     r"""Graphs, with parameters or without, by differentiable Bayesian structure learning.
 
-    A graph is a random function of two vectors a node,
+    A graph is a random function of two vectors a node, each of as many numbers, k, as nodes,
 
     .. math:: p(i \to j) = \sigma(\alpha\, u_i^\top v_j), \qquad
               p(Z) \propto \exp(-\beta\, \mathrm{E}[h(G)])\, N(Z; 0, 1 / k),
@@ -86,7 +81,6 @@ def dibs(
             too, those of absent edges counting as zero.
         particles: M, 2 or more.
         steps: T.
-        latent_dim: k, length of the vectors; the number of nodes if omitted.
         alpha, beta: Slopes of the schedules alpha_t = alpha t, beta_t = beta t, or functions of t.
             Alpha is 2 for local scores, .2 for linear equations, .02 for others if omitted.
         kernel: Between particles, of one bandwidth for the embeddings and one for parameters; 2,
@@ -94,9 +88,6 @@ def dibs(
         gradient: Of the likelihood by the edges: ``"score"``, the score function, or
             ``"gumbel"``, by relaxed graphs, which local scores do not have. The second where there
             are parameters, if omitted.
-        samples, constraint_samples: Graphs a particle for the gradients of the likelihood and
-            of h.
-        sharpness: Of relaxed graphs.
         learning_rate: Of RMSProp.
         seed: Of all randomness.
         progress: Show a bar.
@@ -130,25 +121,19 @@ def dibs(
         raise ConfigurationError("dibs: give the target over Dags, without orders of the nodes")
     if not target.space.graphs or not target.space.n_items:
         raise ConfigurationError("dibs: expected a target over Dags of two nodes or more")
-    space = cast("Dags", target.space)
-    counts = particles, steps, samples, constraint_samples
-    if not all(isinstance(n, int) for n in counts):
+    if not (isinstance(particles, int) and isinstance(steps, int)):
         raise ConfigurationError(
-            f"dibs: particles, steps, samples, constraint_samples are integers, got {counts}"
+            f"dibs: particles and steps are integers, got {particles}, {steps}"
         )
     if particles < 2:
         raise ConfigurationError(
             f"dibs: expected 2 particles or more, got {particles}: they repel each other, and one "
             "alone is a mode"
         )
-    if min(steps, samples, constraint_samples) < 1 or not min(learning_rate, sharpness) > 0:
+    if steps < 1 or not learning_rate > 0:
         raise ConfigurationError(
-            "dibs: expected steps, samples, constraint_samples >= 1 and learning_rate, sharpness "
-            f"> 0, got {steps}, {samples}, {constraint_samples}, {learning_rate}, {sharpness}"
+            f"dibs: expected steps >= 1 and learning_rate > 0, got {steps}, {learning_rate}"
         )
-    k = len(space.nodes) if latent_dim is None else latent_dim
-    if k < 1:
-        raise ConfigurationError(f"dibs: latent_dim: expected 1 or more, got {latent_dim}")
     likelihood = likelihood_of(target)
     if gradient not in (None, "score", "gumbel"):
         raise ConfigurationError(f'dibs: gradient: expected "score" or "gumbel", got {gradient!r}')
@@ -166,12 +151,9 @@ def dibs(
         steps,
         _schedule("alpha", slope if alpha is None else alpha, steps, grows=True),
         _schedule("beta", beta, steps, grows=False),
-        samples,
-        constraint_samples,
-        sharpness,
         likelihood.relaxed if gradient is None else gradient == "gumbel",
     )
-    moving = _Moving(target, likelihood, plan, k, particles, seed)
+    moving = _Moving(target, likelihood, plan, particles, seed)
     rms = RootMeanSquare(learning_rate)
     with progress_bar(progress, total=steps, desc="dibs", unit="step") as bar:
         try:
@@ -242,7 +224,6 @@ class _Moving:
         target: Target,
         likelihood: GraphLikelihood,
         plan: _Plan,
-        k: int,
         particles: int,
         seed: int,
     ) -> None:
@@ -251,8 +232,8 @@ class _Moving:
         self.generator = torch.Generator(target.device).manual_seed(seed)
         dtype = target.dtype if target.dim else torch.get_default_dtype()
         d = len(self.space.nodes)
-        shape = (particles, 2, d, k)
-        self.sd = k**-0.5
+        shape = (particles, 2, d, d)
+        self.sd = d**-0.5
         self.z = self.sd * torch.randn(
             shape, generator=self.generator, dtype=dtype, device=target.device
         )
@@ -286,16 +267,16 @@ class _Moving:
         """Of the log posterior by embeddings and parameters, estimated; shapes as of these."""
         plan, alpha = self.plan, float(self.plan.alpha(t))
         logits = self.logits(alpha)
-        field = draw_graphs(logits, plan.samples, self.generator, self._room)
-        hard, few = hard_edges(field, self._room), slice(plan.constraint_samples)
+        field = draw_graphs(logits, SAMPLES, self.generator, self._room)
+        hard, few = hard_edges(field, self._room), slice(CONSTRAINT_SAMPLES)
         if plan.relaxed:
-            soft = soft_edges(field, plan.sharpness, self._room)
+            soft = soft_edges(field, self._room)
             value, slope = self.likelihood.by_edges(soft, self.theta)
-            found = relaxed_gradient(soft, value, slope, plan.sharpness)
+            found = relaxed_gradient(soft, value, slope)
         else:
             found = score_gradient(logits, hard, self.likelihood.value(hard, self.theta))
-            soft = soft_edges(field[:, :, few], plan.sharpness, self._room)
-        found = found - plan.beta(t) * cyclicity_gradient(soft[:, :, few], plan.sharpness)
+            soft = soft_edges(field[:, :, few], self._room)
+        found = found - plan.beta(t) * cyclicity_gradient(soft[:, :, few])
         found = found + self._of_prior(logits)
         found = alpha * torch.where(self.free, found, 0.0).to(self.z)
         u, v = self.z[:, 0], self.z[:, 1]

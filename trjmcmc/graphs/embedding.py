@@ -42,9 +42,9 @@ def hard_edges(field: Tensor, room: Workspace) -> Tensor:
     return torch.gt(field, 0.0, out=room("hard", field))
 
 
-def soft_edges(field: Tensor, sharpness: float, room: Workspace) -> Tensor:
+def soft_edges(field: Tensor, room: Workspace) -> Tensor:
     """Edges by degrees, (d, M, S, d): the Gumbel-softmax relaxation."""
-    return torch.sigmoid(field if sharpness == 1 else sharpness * field, out=room("soft", field))
+    return torch.sigmoid(field, out=room("soft", field))
 
 
 def cyclicity(edges: Tensor) -> tuple[Tensor, Tensor]:
@@ -86,11 +86,11 @@ def score_gradient(logits: Tensor, edges: Tensor, value: Tensor) -> Tensor:
     return over_samples(edges, share).transpose(0, 1) - torch.sigmoid(logits)
 
 
-def relaxed_gradient(soft: Tensor, value: Tensor, slope: Tensor, sharpness: float) -> Tensor:
-    """The same by graphs by degrees (Gumbel-softmax), biased for finite sharpness, (M, d, d).
+def relaxed_gradient(soft: Tensor, value: Tensor, slope: Tensor) -> Tensor:
+    """The same by graphs by degrees (Gumbel-softmax), with some bias, (M, d, d).
 
     Arguments:
-        soft, sharpness: The graphs, (d, M, S, d), and how sharp they are.
+        soft: The graphs, (d, M, S, d).
         value: Log f of each, (M, S).
         slope: Its gradient by the edges, (d, M, S, d); written over.
 
@@ -98,11 +98,11 @@ def relaxed_gradient(soft: Tensor, value: Tensor, slope: Tensor, sharpness: floa
         Lorch et al. (2021), https://arxiv.org/abs/2105.11839, eq. 12 and appendix B.1
     """
     change = slope.mul_(soft).mul_(1 - soft)
-    return over_samples(change, value.softmax(1)).transpose(0, 1) * sharpness
+    return over_samples(change, value.softmax(1)).transpose(0, 1)
 
 
-def cyclicity_gradient(soft: Tensor, sharpness: float) -> Tensor:
+def cyclicity_gradient(soft: Tensor) -> Tensor:
     """Gradient of E[h(G)] by the log odds of edges, by graphs by degrees, (M, d, d)."""
     _, slope = cyclicity(soft.permute(1, 2, 0, 3))
     by_sample = slope.permute(2, 0, 1, 3) * soft * (1 - soft)
-    return by_sample.mean(2).transpose(0, 1) * sharpness
+    return by_sample.mean(2).transpose(0, 1)

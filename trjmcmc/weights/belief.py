@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -37,7 +36,6 @@ class GaussianSurrogate(ModelWeights):
         scale: Nats; if omitted, the spread of the first batch.
         prior_sd: Of the belief at the start, in scales around the first batch's mean.
         noise: Standard deviation of an observation, in scales, at the start; then learnt.
-        drift: Growth of the variances, in squared scales, by a mean square step of the map.
         most_gain: Largest information from one observation, nats.
 
     Raises:
@@ -72,7 +70,6 @@ class GaussianSurrogate(ModelWeights):
         scale: float | None = None,
         prior_sd: float = 10.0,
         noise: float = 1.0,
-        drift: float = DRIFT,
         most_gain: float = 1.0,
     ) -> None:
         check_enumerable(space)
@@ -82,12 +79,10 @@ class GaussianSurrogate(ModelWeights):
                 f'acquisition: expected "ucb" or "thompson", got {acquisition!r}'
             )
         sizes = (beta, prior_sd, noise, most_gain, 1.0 if scale is None else scale)
-        if not min(sizes) > 0 or drift < 0:
-            raise ConfigurationError(
-                "expected beta, scale, prior_sd, noise, most_gain > 0 and drift >= 0"
-            )
+        if not min(sizes) > 0:
+            raise ConfigurationError("expected beta, scale, prior_sd, noise, most_gain > 0")
         self.acquisition, self.beta, self.scale = acquisition, beta, scale
-        self.noise, self.drift, self.most_gain = noise**2, drift, most_gain
+        self.noise, self.most_gain = noise**2, most_gain
         self.prior_variance, self._batches = prior_sd**2, 0
         device, size = self.low.device, int(space.size or 1)
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64, device=device))
@@ -138,7 +133,7 @@ class GaussianSurrogate(ModelWeights):
 
     @torch.no_grad()
     def moved(self, step: float) -> None:
-        grown = self.variance + self.drift * step**2
+        grown = self.variance + DRIFT * step**2
         self.variance.copy_(grown.clamp(LEAST, self.prior_variance))
 
 
@@ -148,14 +143,12 @@ class GaussianProcess(GaussianSurrogate):
     .. math:: \mu_t = \mu_{t-1} + k^\top (K + \sigma^2 I)^{-1} (y - \mu_{t-1}), \qquad
               \kappa_t = \kappa_{t-1} - k^\top (K + \sigma^2 I)^{-1} k
 
-    over all models, so that a step costs M^2 n.
+    over all models, so that a step costs M^2 n. The kernel is a squared exponential in the
+    positions of the codes, each scaled to [0, 1] (one-hot for a list of models), its length scale
+    the square root of their number.
 
     Arguments:
         space: A bound space of up to 4096 models.
-        features: Function of codes (M, L) that gives features (M, F); the codes, each position
-            scaled to [0, 1] (one-hot for a list of models), if omitted.
-        length: Length scale of the squared-exponential kernel on the features; the square root
-            of their number if omitted.
         options: As for :class:`GaussianSurrogate`.
 
     Raises:
@@ -174,14 +167,7 @@ class GaussianProcess(GaussianSurrogate):
     covariance: Tensor
     prior: Tensor
 
-    def __init__(
-        self,
-        space: Space,
-        *,
-        features: Callable[[Tensor], Tensor] | None = None,
-        length: float | None = None,
-        **options: float | str | None,
-    ) -> None:
+    def __init__(self, space: Space, **options: float | str | None) -> None:
         if space.size is None or space.size > MOST_MODELS:
             raise ConfigurationError(
                 f"GaussianProcess: expected a space of at most {MOST_MODELS} models, got "
@@ -189,14 +175,12 @@ class GaussianProcess(GaussianSurrogate):
             )
         super().__init__(space, **options)  # type: ignore[arg-type]
         code = space.enumerate()
-        if features is not None:
-            x = features(code).double()
-        elif space.code_width == 1 and self.levels[0] == space.context_width:
+        if space.code_width == 1 and self.levels[0] == space.context_width:
             x = space.context(code).double()
         else:
             spread = torch.tensor(self.levels, device=code.device).sub(1).clamp(min=1)
             x = (code - self.low).double() / spread
-        length = length or max(1.0, x.shape[1] ** 0.5)
+        length = max(1.0, x.shape[1] ** 0.5)
         prior = self.prior_variance * (-0.5 * torch.cdist(x, x).square() / length**2).exp()
         self.register_buffer("prior", prior)
         self.register_buffer("covariance", prior.clone())
@@ -214,6 +198,6 @@ class GaussianProcess(GaussianSurrogate):
 
     @torch.no_grad()
     def moved(self, step: float) -> None:
-        grown = self.drift * step**2 / self.prior_variance
+        grown = DRIFT * step**2 / self.prior_variance
         self.covariance.copy_((self.covariance + grown * self.prior) / (1 + grown))
         self.variance.copy_(self.covariance.diagonal().clamp(LEAST, MOST))

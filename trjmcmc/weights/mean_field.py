@@ -12,6 +12,8 @@ from ..space.base import Space
 from .score_gradient import ScoreGradient
 
 # by .05 chances near 0 and 1 end .03 nats too far from them, by .2 within .006
+TEMPERATURE = 0.5  # of the Gumbel-softmax
+
 LEARNING_RATES = {"score": 0.2, "straight-through": 0.05}
 
 
@@ -25,7 +27,6 @@ class MeanField(ScoreGradient):
     Arguments:
         space: A bound space of :class:`~trjmcmc.Subsets`.
         gradient: ``"score"`` or ``"straight-through"``.
-        temperature: Of the Gumbel-softmax.
         learning_rate: Of Adam; .2 by score gradients if omitted, .05 by the others.
         options: As for :class:`ScoreGradient`.
 
@@ -47,7 +48,6 @@ class MeanField(ScoreGradient):
         space: Space,
         *,
         gradient: str = "score",
-        temperature: float = 0.5,
         learning_rate: float | None = None,
         **options: Any,
     ) -> None:
@@ -57,12 +57,11 @@ class MeanField(ScoreGradient):
             raise ConfigurationError(
                 f"MeanField: expected a space of Subsets, got {type(space).__name__}; use Made"
             )
-        if gradient not in {"score", "straight-through"} or not temperature > 0:
+        if gradient not in LEARNING_RATES:
             raise ConfigurationError(
-                'expected gradient "score" or "straight-through" and temperature > 0, got '
-                f"{gradient!r}, {temperature}"
+                f'gradient: expected "score" or "straight-through", got {gradient!r}'
             )
-        self.straight_through, self.temperature = gradient == "straight-through", temperature
+        self.straight_through = gradient == "straight-through"
         self.logits = nn.Parameter(torch.zeros(space.code_width, device=self.low.device))
 
     @property
@@ -82,7 +81,7 @@ class MeanField(ScoreGradient):
         """Draws of 0 and 1 with the gradients of relaxed ones, shape (n, L)."""
         u = torch.rand(n, len(self.logits), generator=generator, device=self.low.device)
         u = u.clamp(1e-6, 1 - 1e-6)
-        soft = ((self.logits + u.log() - (-u).log1p()) / self.temperature).sigmoid()
+        soft = ((self.logits + u.log() - (-u).log1p()) / TEMPERATURE).sigmoid()
         hard = (soft > 0.5).to(soft)
         return hard + (soft - soft.detach())  # the bracket is zero exactly
 
