@@ -26,7 +26,7 @@ def gibbs_robust_selection(
 
     Which of the two normals an error comes from is drawn given the coefficients; then one
     coefficient after the other given the rest, as in
-    :func:`trjmcmc.problems.gibbs_spike_and_slab`, with rows
+    :func:`examples.solved.gibbs_spike_and_slab`, with rows
     weighed by their errors' precisions. It knows this problem only, and stands as a reference
     beside samplers that know none.
 

@@ -27,6 +27,7 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal, Normal
 
 import trjmcmc as trj
+from examples.solved import linear_regression, logistic_regression, spike_and_slab
 from trjmcmc.result.answer import variational
 from trjmcmc.transport import Gaussians
 from trjmcmc.weights.base import ModelWeights
@@ -90,7 +91,7 @@ def one_gumbel(seed: int) -> trj.Variational:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((30, 5))
     y = x @ np.full(5, 0.4) + rng.standard_normal(30)
-    target = trj.problems.spike_and_slab(x, y)
+    target = spike_and_slab(x, y)
     weights = OneGumbel(target.space, target.inclusion.double().clamp(1e-6, 1 - 1e-6))
     generator = torch.Generator().manual_seed(seed)
     target = target.to(dtype=torch.float64)
@@ -138,9 +139,9 @@ def good(n: int) -> Iterator[tuple[str, trj.Target]]:
         if kind == "energy":
             yield kind, trj.problems.energy(f"U{1 + seed // len(kinds) % 9}")
         elif kind == "linear regression":
-            yield kind, trj.problems.linear_regression(n=20 + 10 * p, p=p, rho=rho, seed=seed)
+            yield kind, linear_regression(n=20 + 10 * p, p=p, rho=rho, seed=seed)
         elif kind == "logistic regression":
-            yield kind, trj.problems.logistic_regression(n=20 + 10 * p, p=p, rho=rho, seed=seed)
+            yield kind, logistic_regression(n=20 + 10 * p, p=p, rho=rho, seed=seed)
         else:
             d = min(p, 4)
             mean = 2.5 * torch.randn(3, d, generator=g)

@@ -35,11 +35,11 @@ import torch
 from experiments import save, say
 from matplotlib import pyplot as plt
 from scipy.stats import norm
+from solved import LinearPosterior, linear_regression
 
 import trjmcmc as trj
 from trjmcmc.estimate.content import Marginal, interval_content
 from trjmcmc.plot.style import PALETTE
-from trjmcmc.problems.linear_posterior import LinearPosterior
 
 PARTS = ("closed", "nodes", "repeats", "theorem")
 LINE = 3.0  # bias of a rectifier of unit weight from which it is a line for .999 of its inputs
@@ -219,7 +219,7 @@ def begins(transport: trj.Transport) -> float:
 
 def by_nodes(seeds: list[int], rho: float, steps: int) -> pd.DataFrame:
     """One row a seed: one rectifier from a random start and from a line, and two rectifiers."""
-    target = trj.problems.linear_regression(sigma=1.0, n=160, p=2, rho=rho)
+    target = linear_regression(sigma=1.0, n=160, p=2, rho=rho)
     exact, best = target.posterior, target.posterior.mean_field
     loc, sd = exact.mean.numpy(), best.sd.numpy()
     reference = {f"beta[{i}]": norm(loc[i], float(exact.sd[i])) for i in range(2)}
@@ -279,7 +279,7 @@ def repeats(rho: float, n: int, count: int, steps: int, runs: int) -> pd.DataFra
     rows = []
     for seed in range(count):
         beta = np.random.default_rng([seed, 1]).standard_normal(2)
-        target = trj.problems.linear_regression(sigma=1.0, n=n, p=2, rho=rho, beta=beta, seed=seed)
+        target = linear_regression(sigma=1.0, n=n, p=2, rho=rho, beta=beta, seed=seed)
         exact = target.posterior
         ends = {"exact": exact.quantile(torch.tensor([0.5 - LEVEL / 2, 0.5 + LEVEL / 2])).numpy().T}
         narrow = fitted(target, "mean-field", seed, steps, 0.03, 128, 4000)
@@ -346,7 +346,7 @@ def equicorrelated(p: int, rho: float) -> trj.Target:
     """A regression whose posterior has unit variances, over 100, and correlations rho."""
     precision = 100 * torch.linalg.inv((1 - rho) * torch.eye(p).double() + rho)
     x = torch.linalg.cholesky(precision - torch.eye(p).double()).T
-    return trj.problems.linear_regression(x, x @ torch.ones(p).double(), sigma=1.0)
+    return linear_regression(x, x @ torch.ones(p).double(), sigma=1.0)
 
 
 def bound(covariance: torch.Tensor, k: int) -> float:
@@ -473,7 +473,7 @@ def say_closed(folder: Path) -> None:
 def say_nodes(folder: Path, seeds: list[int], steps: int) -> None:
     rho_x = -0.6
     table = by_nodes(seeds, rho_x, steps)
-    r = correlation(trj.problems.linear_regression(sigma=1.0, n=160, p=2, rho=rho_x))
+    r = correlation(linear_regression(sigma=1.0, n=160, p=2, rho=rho_x))
     say(
         "One rectifier and two",
         f"160 rows, columns correlated at {rho_x}, the posterior at {r:.3f}; {steps} steps of 128 "

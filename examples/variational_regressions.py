@@ -42,6 +42,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from solved import linear_regression, logistic_regression, normal_unknown_variance
 from torch import Tensor
 
 import trjmcmc as trj
@@ -129,7 +130,7 @@ def cell_of(name: str, folder: Path | None) -> Cell:
     found = re.fullmatch(r"(lin|log)_n(\d+)_p(\d+)", name)
     if found is None:
         raise SystemExit(f"no cell {name!r}; they are called lin_n50_p2, log_n200_p100 and so on")
-    problems = {"lin": trj.problems.linear_regression, "log": trj.problems.logistic_regression}
+    problems = {"lin": linear_regression, "log": logistic_regression}
     make, n, p = problems[found[1]], int(found[2]), int(found[3])
     if folder is not None:
         data = np.load(folder / f"{name}.npz")
@@ -262,7 +263,7 @@ def exact_run(cell: Cell, seconds: float, seed: int) -> dict[str, float]:
 def toys(families: Sequence[str], draws: int, seed: int, **settings: Any) -> pd.DataFrame:
     """KL(q | p), means and standard deviations of the conjugate toys."""
     rng = np.random.default_rng(0)
-    normal = trj.problems.normal_unknown_variance(0.5488 + rng.standard_normal(40))
+    normal = normal_unknown_variance(0.5488 + rng.standard_normal(40))
     chance = trj.problems.beta_bernoulli()
     known = normal.posterior
     targets = {

@@ -33,6 +33,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from solved import gibbs_spike_and_slab, spike_and_slab
 from torch import Tensor
 
 import trjmcmc as trj
@@ -161,7 +162,7 @@ def three_columns(scenes: list[tuple[float, tuple[int, ...]]], **settings: Any) 
     """Eight models: the audited answer, and what products and the planted error say."""
     rows = {}
     for rho, effects in scenes:
-        target = trj.problems.spike_and_slab(rho=rho, effects=list(effects))
+        target = spike_and_slab(rho=rho, effects=list(effects))
         exact = target.inclusion
         found, seconds = quiet(
             lambda t=target: trj.variational(t, seed=1, progress=False, **settings)
@@ -206,7 +207,7 @@ def learnt_models(
     }
     rows, answers = {}, {}
     for left, (p, rho, effects) in zip(range(len(scenes), 0, -1), scenes, strict=True):
-        target = trj.problems.spike_and_slab(p=p, rho=rho, effects=list(effects))
+        target = spike_and_slab(p=p, rho=rho, effects=list(effects))
         codes, log_p = target.space.enumerate(), log_posterior(target)
         floor, best = best_product(target)
         scene = f"p {p}, rho {rho:g}, {positions(effects, p)}"
@@ -265,7 +266,7 @@ def gibbs(target: Any, chains: int, sweeps: int) -> tuple[Tensor, float, float]:
     each = np.stack(
         [
             (
-                trj.problems.gibbs_spike_and_slab(
+                gibbs_spike_and_slab(
                     target.x, target.y, draws=sweeps, burn_in=sweeps // 10, seed=seed
                 )
                 != 0
@@ -282,7 +283,7 @@ def many_columns(columns: list[int], seconds: float, chains: int, sweeps: int) -
     rows = {}
     for p in columns:
         k = p // 5
-        target = trj.problems.spike_and_slab(p=p, rho=0.6, effects=k)
+        target = spike_and_slab(p=p, rho=0.6, effects=k)
         if p <= 20:
             exact, error, spent, by = target.inclusion, 0.0, math.nan, "enumeration"
         else:
@@ -301,7 +302,7 @@ def many_columns(columns: list[int], seconds: float, chains: int, sweeps: int) -
 
 def claims(sets: int) -> str:
     """What exact answers of many data sets say of published statements."""
-    make = trj.problems.spike_and_slab
+    make = spike_and_slab
     chance = [1 - float(make(rho=0.6, effects=1, seed=s).inclusion[2]) for s in range(sets)]
     floor = [best_product(make(rho=0.8, effects=2, seed=s))[0] for s in range(sets)]
     return CLAIMS.format(
@@ -349,7 +350,7 @@ def errors_figure(
     figure, axes = plt.subplots(1, len(scenes), figsize=(4 * len(scenes), 3.4), squeeze=False)
     rows = {}
     for ax, (p, rho, effects) in zip(axes[0], scenes, strict=True):
-        target = trj.problems.spike_and_slab(p=p, rho=rho, effects=list(effects))
+        target = spike_and_slab(p=p, rho=rho, effects=list(effects))
         scene = f"p {p}, rho {rho:g}, {positions(effects, p)}"
         _, beta = target.exact_draws(EXACT, torch.Generator().manual_seed(2))
         exact = squared_error(beta.numpy(), target)

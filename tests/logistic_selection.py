@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy
 import torch
+from solved import LogisticRegression, yes_and_no
 
 from trjmcmc import Subsets
-from trjmcmc.problems.logistic_regression import LogisticRegression, yes_and_no
 from trjmcmc.problems.regression import (
     RegressionTarget,
     alternating,

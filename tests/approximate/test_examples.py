@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from solved import linear_regression
 
 import trjmcmc as trj
 
@@ -62,7 +63,7 @@ def test_one_rectifier_is_as_good_as_the_best_by_quadrature(script):
 @QUIET
 def test_two_rectifiers_are_exact_and_one_on_the_flat_side_is_mean_field(script):
     module = script("variational_coverage")
-    target = trj.problems.linear_regression(sigma=1.0, n=160, p=2, rho=-0.6)
+    target = linear_regression(sigma=1.0, n=160, p=2, rho=-0.6)
     loc, sd = target.posterior.mean.numpy(), target.posterior.mean_field.sd.numpy()
     found = {}
     for k, bias, steps in ((2, None, 600), (1, -4.0, 60)):
@@ -78,7 +79,7 @@ def test_two_rectifiers_are_exact_and_one_on_the_flat_side_is_mean_field(script)
 def test_mean_field_covers_what_its_closed_form_says(script):
     """Much less than it claims; a flow of two rectifiers holds nearly all that it claims."""
     module = script("variational_coverage")
-    target = trj.problems.linear_regression(sigma=1.0, n=80, p=2, rho=0.9, seed=4)
+    target = linear_regression(sigma=1.0, n=80, p=2, rho=0.9, seed=4)
     exact = target.posterior
     reference = {f"beta[{i}]": norm(float(exact.mean[i]), float(exact.sd[i])) for i in range(2)}
     narrow = module.fitted(target, "mean-field", 0, 300, 0.02, 128, 20_000)

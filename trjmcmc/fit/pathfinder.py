@@ -141,9 +141,9 @@ def pathfinder(
 
     Example:
         >>> from trjmcmc import problems
-        >>> target = problems.logistic_regression(p=4)
+        >>> target = problems.variable_selection(4)
         >>> g = torch.Generator().manual_seed(0)
-        >>> found = pathfinder(target, target.space.code_of("regression"), g, paths=4)
+        >>> found = pathfinder(target, target.space.code_of("x1+x2+x3+x4"), g, paths=4)
         >>> len(found), found.loc.shape, bool(found.elbo.std() < 0.1)
         (4, torch.Size([4, 4]), True)
     """
@@ -215,10 +215,10 @@ def pathfinder_map(space: Space, found: Sequence[Pathfinder]) -> Mixture:
     Example:
         >>> from trjmcmc import problems
         >>> from trjmcmc.estimate.importance import log_weights, smoothed
-        >>> target = problems.logistic_regression()
+        >>> target = problems.variable_selection(1)
         >>> g, codes = torch.Generator().manual_seed(0), target.space.enumerate()
         >>> flow = pathfinder_map(target.space, [pathfinder(target, c, g) for c in codes])
-        >>> e = smoothed(log_weights(target, flow, codes[0], 1000, g))
+        >>> e = smoothed(log_weights(target, flow, codes[1], 1000, g))
         >>> e.std_error < 0.02, e.warning
         (True, '')
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -309,3 +310,10 @@ def alternating(effects: tuple[float, ...], p: int) -> NDArray[np.float64]:
     places = beta[: 2 * len(effects) : 2]
     places[:] = effects[: len(places)]
     return beta
+
+
+def check_scales(**values: float) -> None:
+    """Refuse scales that are not above 0."""
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise TargetError(f"{name}: expected a number above 0, got {value}")

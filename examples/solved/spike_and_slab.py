@@ -11,9 +11,9 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from ..errors import ConfigurationError, TargetError
-from .conjugate_selection import ConjugateSelection, check_spike_and_slab
-from .regression import regression_data
+from trjmcmc.errors import ConfigurationError, TargetError
+from trjmcmc.problems.conjugate_selection import ConjugateSelection, check_spike_and_slab
+from trjmcmc.problems.regression import regression_data
 
 
 def spike_and_slab(

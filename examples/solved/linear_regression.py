@@ -10,11 +10,18 @@ import torch
 from torch import Tensor
 from torch.distributions import InverseGamma, Normal
 
-from ..errors import TargetError
-from ..target.model import Model, Truth
-from ..target.target import Target
-from .linear_posterior import LinearPosterior, check_scales
-from .regression import ResidualSquares, exchangeable_columns, mostly_zero, regression_data
+from trjmcmc.errors import TargetError
+from trjmcmc.problems.regression import (
+    ResidualSquares,
+    check_scales,
+    exchangeable_columns,
+    mostly_zero,
+    regression_data,
+)
+from trjmcmc.target.model import Model, Truth
+from trjmcmc.target.target import Target
+
+from .linear_posterior import LinearPosterior
 
 
 def linear_regression(

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError, TargetError
-from .regression import regression_data
+from trjmcmc.errors import ConfigurationError, TargetError
+from trjmcmc.problems.regression import check_scales, regression_data
 
 NODES = 1001  # of the lattice in log sigma2, some 50 a standard deviation
 
@@ -382,10 +382,3 @@ class LinearPosterior:
             )
         fit = -0.5 * (self.n * (math.log(2 * math.pi) + log_sigma2) + inverse * squares)
         return FactorisedNormal(mean, variance.sqrt(), shape, rate, fit - normals - gap)
-
-
-def check_scales(**values: float) -> None:
-    """Refuse scales that are not above 0."""
-    for name, value in values.items():
-        if not 0 < value < math.inf:
-            raise TargetError(f"{name}: expected a number above 0, got {value}")

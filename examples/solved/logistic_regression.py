@@ -11,19 +11,19 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.nn.functional import logsigmoid
 
-from ..errors import TargetError
-from ..target.model import Model, Truth
-from .linear_posterior import check_scales
-from .regression import (
+from trjmcmc.errors import TargetError
+from trjmcmc.problems.regression import (
     COEFFICIENTS,
     LATTICE_SOURCE,
     Constants,
     LazyTarget,
+    check_scales,
     exchangeable_columns,
     lattice_evidence,
     mostly_zero,
     regression_data,
 )
+from trjmcmc.target.model import Model, Truth
 
 
 def logistic_regression(
