@@ -37,6 +37,7 @@ from solved import gibbs_spike_and_slab, spike_and_slab
 from torch import Tensor
 
 import trjmcmc as trj
+from trjmcmc.weights.mean_field import TEMPERATURE
 
 EXACT = 100_000  # independent draws of the posterior
 STARTS = 20  # of the coordinate ascent
@@ -85,7 +86,7 @@ class OneGumbel(trj.MeanField):
 
     def relaxed(self, n: int, generator: torch.Generator) -> Tensor:
         u = torch.rand(n, len(self.logits), generator=generator).clamp(1e-6, 1 - 1e-6)
-        soft = ((self.logits - (-u.log()).log()) / self.temperature).sigmoid()
+        soft = ((self.logits - (-u.log()).log()) / TEMPERATURE).sigmoid()
         return (soft > 0.5).to(soft) + (soft - soft.detach())
 
 
