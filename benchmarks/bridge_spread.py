@@ -19,11 +19,10 @@ import pandas as pd
 import torch
 
 import trjmcmc as trj
+from examples.jumps import plot_repeats, repeated_bartolucci
 from trjmcmc.compare.classical import METHODS, uniform_proposal
-from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Jump, Kernel
-from trjmcmc.plot.samplers import plot_repeats
 from trjmcmc.plot.style import PALETTE
 
 REPEATS = 80

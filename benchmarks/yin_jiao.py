@@ -29,8 +29,8 @@ import torch
 
 import trjmcmc as trj
 from benchmarks.bridge_spread import PAPERS, regression
+from examples.jumps import repeated_bartolucci
 from trjmcmc.compare.classical import METHODS, on_itself, uniform_proposal
-from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Pool
 from trjmcmc.fit import tempered_draws
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start

@@ -17,14 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from jumps import plot_repeats, repeated_bartolucci
 from matplotlib import pyplot as plt
 
 import trjmcmc as trj
 from trjmcmc.compare.classical import METHODS, on_itself, uniform_proposal
-from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import Cycle, Jump, Kernel, RandomWalk, start
-from trjmcmc.plot.samplers import plot_repeats
 from trjmcmc.plot.style import PALETTE
 
 # Davies et al. (2023) and Yin & Jiao; all but the last two are trained on pilot draws

@@ -9,6 +9,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from jumps import plot_repeats, repeated_bartolucci
 
 import trjmcmc as trj
 from benchmarks.radiata_pine import radiata_pine
@@ -16,7 +17,6 @@ from tests import toys
 from tests.battery import assert_calibrated
 from tests.maps import MovesSpares, rough_subset_maps, shaken_mixture
 from tests.places import SHARED, shared_only
-from trjmcmc.compare.jumps import repeated_bartolucci
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.estimate import (
@@ -38,7 +38,6 @@ from trjmcmc.estimate.bridge import _solve, bridge
 from trjmcmc.estimate.routes import through_the_map
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
-from trjmcmc.plot.samplers import plot_repeats
 from trjmcmc.problems.variable_selection import _simulated
 from trjmcmc.result.report import RunReport
 

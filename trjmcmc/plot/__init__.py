@@ -4,7 +4,7 @@ from .components import plot_averaged, plot_components
 from .evidences import plot_evidence, plot_jumps, plot_pareto
 from .graphs import plot_edges, plot_graph, plot_trace
 from .models import plot_inclusion, plot_models, plot_running
-from .samplers import plot_comparison, plot_repeats
+from .samplers import plot_comparison
 from .training import plot_fit
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "plot_jumps",
     "plot_models",
     "plot_pareto",
-    "plot_repeats",
     "plot_running",
     "plot_trace",
 ]

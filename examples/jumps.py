@@ -1,19 +1,24 @@
-"""Jumps from draws that are there already: Bartolucci's estimate without a run."""
+"""Jumps from draws that are there already: Bartolucci's estimate without a run, time and again."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
+import numpy as np
 import torch
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from ..draws import Pool
-from ..errors import ConfigurationError
-from ..estimate.bartolucci import bartolucci
-from ..kernel.base import Kernel, start
-from ..kernel.proposal.base import IndexProposal
-from ..space.base import Space, check_enumerable
-from ..target.target import Target
+from trjmcmc.draws import Pool
+from trjmcmc.errors import ConfigurationError
+from trjmcmc.estimate.bartolucci import bartolucci
+from trjmcmc.kernel.base import Kernel, start
+from trjmcmc.kernel.proposal.base import IndexProposal
+from trjmcmc.plot.style import PALETTE, axes_of, spread_labels
+from trjmcmc.space.base import Space, check_enumerable
+from trjmcmc.target.target import Target
 
 GROUPS = 50  # batches that the draws of a model are dealt to
 
@@ -131,3 +136,38 @@ def _turns(which: Tensor, groups: int) -> Tensor:
         rows = (which == g).nonzero()[:, 0]
         turn[rows] = torch.arange(len(rows), device=which.device)
     return turn
+
+
+def plot_repeats(
+    repeats: Mapping[str, ArrayLike],
+    truth: float | None = None,
+    ax: Axes | None = None,
+    *,
+    colours: Mapping[str, str] | None = None,
+) -> Axes:
+    """Violins of repeated estimates of one number, side by side.
+
+    Arguments:
+        repeats: By name (a sampler, a map), estimates of one probability, shape (n,).
+        truth: What they estimate, where it is known.
+        ax: Where to draw.
+        colours: By name.
+    """
+    ax = axes_of(ax, max(4.0, 1.2 + 0.9 * len(repeats)), 3.5)
+    x = np.arange(len(repeats))
+    drawn = ax.violinplot(
+        [np.asarray(v, dtype=float) for v in repeats.values()], x, widths=0.8, showmedians=True
+    )
+    chosen = [(colours or {}).get(n, PALETTE[i % len(PALETTE)]) for i, n in enumerate(repeats)]
+    for i, body in enumerate(drawn["bodies"]):  # type: ignore[arg-type, var-annotated]
+        body.set_facecolor(chosen[i])
+        body.set_alpha(0.6)
+    for part in ("cbars", "cmins", "cmaxes", "cmedians"):
+        drawn[part].set_color("black")
+        drawn[part].set_linewidth(1)
+    if truth is not None:
+        ax.axhline(truth, color="black", lw=1, ls="--", label="exact")
+        ax.legend(frameon=False, fontsize=8)
+    spread_labels(ax, x, list(repeats))
+    ax.set_ylabel("estimate")
+    return ax
