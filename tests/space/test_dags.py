@@ -173,15 +173,6 @@ def test_graphs_have_names():
         named(3, required=[("x0", "x1")]).code_of("(empty)")
 
 
-def test_graphs_come_from_networkx_and_go_there():
-    networkx = pytest.importorskip("networkx")
-    space = named(3)
-    code = space.code_of("x0->x1, x2->x1")
-    graph = space.networkx(code)
-    assert list(graph.nodes) == space.nodes and torch.equal(space.code_of(graph), code)
-    assert networkx.is_directed_acyclic_graph(graph)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

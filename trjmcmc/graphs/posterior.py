@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..estimate.estimate import Estimate
-from ..plot.graphs import plot_edges, plot_graph, plot_trace
+from ..plot.graphs import plot_edges, plot_graph
 from ..result.result import Result
 from ..space.codes import distinct
 from ..space.dags import Dags
@@ -283,19 +283,6 @@ class GraphPosterior:
             least: Probability of an edge, or of two nodes being neighbours, that is drawn.
         """
         return plot_graph(self.matrix(), ax, least=least)
-
-    def plot_trace(self, ax: Axes | None = None, *, chains: int = 8) -> Axes:
-        """Number of edges, and log joint of a run, of some chains draw by draw.
-
-        Arguments:
-            ax: Where to draw numbers of edges; the log joint then stays away.
-            chains: How many.
-        """
-        edges = adjacency(self.masks[:chains]).sum((2, 3)).numpy()
-        if self._result is None:
-            return plot_trace(edges, None, 1, ax)
-        height = self._result.raw.log_joint[:chains].numpy()
-        return plot_trace(edges, height, self._result.raw.thin, ax)
 
     # ---- shares -------------------------------------------------------------------------------
 

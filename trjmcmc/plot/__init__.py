@@ -2,7 +2,7 @@
 
 from .components import plot_averaged, plot_components
 from .evidences import plot_evidence, plot_jumps, plot_pareto
-from .graphs import plot_edges, plot_graph, plot_trace
+from .graphs import plot_edges, plot_graph
 from .models import plot_inclusion, plot_models, plot_running
 from .samplers import plot_comparison
 from .training import plot_fit
@@ -20,5 +20,4 @@ __all__ = [
     "plot_models",
     "plot_pareto",
     "plot_running",
-    "plot_trace",
 ]

@@ -1,4 +1,4 @@
-"""Pictures of graphs: probable edges, and traces of chains over graphs."""
+"""Pictures of graphs: probable edges."""
 
 from __future__ import annotations
 
@@ -123,38 +123,3 @@ def _layout(p: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = place.min(0), place.max(0)
     fitted: NDArray[np.float64] = 2 * (place - low) / np.where(high > low, high - low, 1.0) - 1
     return fitted
-
-
-def plot_trace(
-    edges: NDArray[np.integer],
-    log_joint: NDArray[np.floating] | None,
-    thin: int,
-    ax: Axes | None = None,
-) -> Axes:
-    """Numbers of edges, and log joint densities below, draw by draw.
-
-    Arguments:
-        edges: Number of edges, shape (chain, draw).
-        log_joint: Shape (chain, draw), nats.
-        thin: Steps between draws.
-        ax: Where to draw the edges alone.
-    """
-    if ax is None and log_joint is not None:
-        from matplotlib import pyplot as plt
-
-        size: dict[str, Any] = {"figsize": (6.5, 4.5), "layout": "constrained"}
-        _, (first, last) = plt.subplots(2, 1, sharex=True, **size)
-    else:
-        first = last = axes_of(ax, 6.5, 2.8)
-    step = np.arange(edges.shape[1]) * thin
-    for c in range(len(edges)):
-        style: dict[str, Any] = {"color": PALETTE[c % len(PALETTE)], "lw": 0.8, "alpha": 0.8}
-        first.plot(step, edges[c], **style)
-        if last is not first:
-            last.plot(step, log_joint[c], **style)  # type: ignore[index]
-    first.set_ylabel("edges")
-    first.set_title(f"{len(edges)} chain{'s' if len(edges) > 1 else ''}", fontsize=9)
-    if last is not first:
-        last.set_ylabel("log joint (nats)")
-    last.set_xlabel("steps after warm-up" if log_joint is not None else "draw")
-    return first

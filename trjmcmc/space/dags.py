@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -283,13 +282,11 @@ class Dags(Space):
         return [", ".join(names[i:j]) or "(empty)" for i, j in itertools.pairwise(ends)]
 
     def code_of(self, model: Any) -> Tensor:
-        """The code of a graph: a label, pairs of names, a matrix, or one of networkx."""
+        """The code of a graph: a label, pairs of names, or a matrix."""
         if isinstance(model, str):
             parts = [part.strip() for part in model.split(",")]
             model = [part.split("->") for part in parts if part and part != "(empty)"]
             model = [[name.strip() for name in pair] for pair in model]
-        elif hasattr(model, "edges") and hasattr(model, "nodes"):
-            model = [(str(i), str(j)) for i, j in model.edges()]
         try:
             matrix = torch.as_tensor(model) if len(model) else None
         except (TypeError, ValueError):
@@ -301,8 +298,8 @@ class Dags(Space):
                 edges = self._edges(model, "edges")
         except (TargetError, TypeError) as error:
             raise UnknownModelError(
-                f"no graph {model!r}: expected a label such as 'a->b, c->b', pairs of names, a "
-                f"matrix or a networkx graph over {listing(self.nodes)} ({error})"
+                f"no graph {model!r}: expected a label such as 'a->b, c->b', pairs of names, or "
+                f"a matrix over {listing(self.nodes)} ({error})"
             ) from error
         code = masks_of(edges[None]).to(self.must.device)
         if not bool(acyclic(code)[0]):
@@ -313,16 +310,6 @@ class Dags(Space):
                 "too many parents"
             )
         return code[0]
-
-    def networkx(self, code: Tensor) -> Any:
-        """One graph, code (L,), for networkx, which has to be installed."""
-        networkx = importlib.import_module("networkx")
-
-        graph = networkx.DiGraph()
-        graph.add_nodes_from(self.nodes)
-        edges = adjacency(code[None].cpu())[0].nonzero().tolist()
-        graph.add_edges_from((self.nodes[i], self.nodes[j]) for i, j in edges)
-        return graph
 
     def enumerate(self) -> Tensor:
         check_enumerable(self)

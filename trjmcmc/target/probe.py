@@ -19,16 +19,12 @@ from .support import unchecked
 SAME = 1e-3  # relative change of a log likelihood up to which two values of it are the same
 
 
-def probe(
-    densities: Densities, account: Account, dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, list[float]]:
+def probe(target: Parameters, account: Account) -> tuple[Tensor, list[float]]:
     """Call every likelihood once at prior draws, from torch's global generator.
 
     Arguments:
-        densities: What is new.
+        target: What is new.
         account: Where the evaluations are counted.
-        dtype: Precision of the points.
-        device: Where they are.
 
     Returns:
         A point of each density that is finite there, if one was met, shape (len(each), D), and
@@ -39,10 +35,10 @@ def probe(
         ShapeError: A value depends on the other points of its batch.
         TargetError: A value depends on components that are not there.
     """
-    space, anchors, rows = densities.space, list[Tensor](), list[float]()
-    parameters = Parameters(densities)
-    for density, code in densities.examples(PROBES, device):
-        theta = torch.zeros(PROBES, densities.dim, dtype=dtype, device=device)
+    densities, space = target._densities, target.space
+    anchors, rows = list[Tensor](), list[float]()
+    for density, code in densities.examples(PROBES, target.device):
+        theta = torch.zeros(PROBES, densities.dim, dtype=target.dtype, device=target.device)
         items = densities.items(code)
         if density.blocks:
             draws = density.sample(PROBES, items)
@@ -62,7 +58,7 @@ def probe(
             counted = torch.where(
                 impossible, batch.log_prior, batch.log_prior + batch.log_likelihood
             )
-            parameters.check_finite(code, theta, counted)
+            target.check_finite(code, theta, counted)
             _check_alone(counted[0], batch.log_likelihood[0], one.log_likelihood[0], density, what)
             if densities.padded is not None:
                 with unchecked():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from ..errors import NonFiniteError, TargetError
+from ..errors import TargetError
 from ..rng import host_number, seeded
 from ..space.base import Kind, Space
 from ..space.prior import LogWeights
@@ -20,7 +20,7 @@ from .additive import Additive
 from .densities import ByModel, Densities, Shared
 from .density import Density
 from .equations import Equations
-from .likelihood import Array, LogLikelihood
+from .likelihood import LogLikelihood
 from .model import Model, Truth, stated_dtype
 from .parameters import Parameters
 from .pieces import in_pieces
@@ -34,7 +34,7 @@ from .words import InWords
 Found = TypeVar("Found")
 
 
-class Target(InWords, Remade, Counted):
+class Target(Parameters, InWords, Remade, Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
     Nothing that a run does changes it, so that many may share one. Two forms: a list of models,
@@ -89,7 +89,6 @@ class Target(InWords, Remade, Counted):
     """
 
     _densities: Densities
-    _parameters: Parameters
     _known: dict[Callable[..., Any], Any]
 
     def __init__(
@@ -127,14 +126,13 @@ class Target(InWords, Remade, Counted):
             self._probe()
 
     def _hold(self, densities: Densities) -> None:
-        self._densities, self._parameters = densities, Parameters(densities)
+        self._densities = densities
         self.space, self.dim = densities.space, densities.dim
         self.slot_names = densities.slot_names
         self.account, self._known = Account(), {}
 
     def _probe(self) -> None:
-        found = probe(self._densities, self.account, self.dtype, self.device)
-        self._densities = self._densities.tried(*found)
+        self._densities = self._densities.tried(*probe(self, self.account))
 
     def to(
         self, *, dtype: torch.dtype | None = None, device: Any = None, probe: bool = True
@@ -347,113 +345,6 @@ class Target(InWords, Remade, Counted):
     def models(self) -> list[Model]:
         """Models of a list as they were stated; none in a space."""
         return self._densities.models
-
-    def values(self, code: Tensor, theta: Tensor) -> dict[str, dict[str, Tensor]]:
-        """Constrained parameters by model label.
-
-        Arguments:
-            code: Models, shape (C, L).
-            theta: Padded coordinates, shape (C, D).
-
-        Returns:
-            For each model that occurs, its parameters in the user's names, each with leading
-            size the number of rows of that model, in their order. Per-item parameters hold
-            the items in use only.
-        """
-        return self._parameters.values(code, theta)
-
-    def constrain(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
-        """Constrained parameters of points of one model.
-
-        Arguments:
-            code: One model, shape (L,).
-            theta: Padded coordinates, shape (n, D).
-
-        Returns:
-            By name, shape (n, *shape); per-item parameters hold the items in use only.
-        """
-        return self._parameters.constrain(code, theta)
-
-    def padded_values(self, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
-        """Constrained parameters of points of any models, padded to the largest with NaN.
-
-        Arguments:
-            code: Models, shape (N, L).
-            theta: Padded coordinates, shape (N, D).
-
-        Returns:
-            By name, shape (N, *largest shape).
-        """
-        return self._parameters.padded(code, theta)
-
-    def unconstrain(self, model: Any, params: Mapping[str, Any]) -> Tensor:
-        """Padded coordinates of constrained values of one model.
-
-        Arguments:
-            model: Label of the model.
-            params: By name, arrays of shape (n, *shape); per-item parameters hold the items
-                in use only, as :meth:`constrain` returns them.
-
-        Returns:
-            Shape (n, D).
-        """
-        like = torch.empty(0, dtype=self.dtype, device=self.device)
-        return self._parameters.unconstrain(model, params, like)
-
-    def apply(self, function: Any, code: Tensor, theta: Tensor) -> Array:
-        """A function called as the likelihood is, at points of one model.
-
-        Arguments:
-            function: Of named parameters, and in a space of items of what is active; gives one
-                value a point, or a number for all of them.
-            code: One model, shape (L,).
-            theta: Padded coordinates, shape (n, D).
-
-        Returns:
-            Shape (n, ...).
-
-        Raises:
-            ConfigurationError: The function failed, or returned values of another shape.
-        """
-        return self._parameters.apply(function, code, theta)
-
-    def layout(self, code: Tensor) -> dict[str, tuple[slice, str, int]]:
-        """Where the parameters of a model lie, shape (L,) -> by name slots, kind and length.
-
-        The kind is ``"entries"`` (a vector of numbers with densities of their own),
-        ``"simplex"`` (a vector on the simplex) or ``"other"``; the length is that of the vector.
-        """
-        return self._parameters.layout(code)
-
-    def bounded(self, code: Tensor) -> set[str]:
-        """Parameters of a model, shape (L,), that have a largest or a smallest value."""
-        return self._parameters.bounded(code)
-
-    @property
-    def periodic_slots(self) -> Tensor:
-        """Slots of parameters on a circle (:class:`trjmcmc.priors.Periodic`), (D,), bool."""
-        return self._parameters.periodic_slots()
-
-    @property
-    def turns(self) -> dict[str, tuple[float, float]]:
-        """Where the circles of periodic parameters begin and end, by name, in their units."""
-        return self._parameters.turns()
-
-    def positive_slots(self, code: Tensor) -> Tensor:
-        """Slots of parameters on the half-line above zero, of one model, shape (D,), bool."""
-        return self._parameters.positive_slots(code.to(self.device))
-
-    def describe(self, code: Tensor, theta: Tensor) -> str:
-        """One point in words: model label and constrained values."""
-        return self._parameters.describe(code, theta)
-
-    def check_finite(self, code: Tensor, theta: Tensor, log_joint: Tensor) -> None:
-        """Raise if any log joint is NaN or +inf, naming a model and its parameter values."""
-        self._parameters.check_finite(code, theta, log_joint)
-
-    def non_finite(self, code: Tensor, theta: Tensor, count: int) -> NonFiniteError:
-        """The error that describes a point with a NaN or infinite density."""
-        return self._parameters.non_finite(code, theta, count)
 
     # ---- prior draws, births and deaths -----------------------------------------------------
 
