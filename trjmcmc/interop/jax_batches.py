@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -102,29 +101,7 @@ class Batched:
 
     def of_tensors(self, *columns: Tensor) -> tuple[Tensor, ...]:
         """The same of tensors on any device, in the precision of the first of them."""
-        like = columns[0]
-        if not len(like) or not self._shares_device(like):
-            return tuple(tensor_of(x, like) for x in self(*(on_host(x) for x in columns)))
-        return self._on_device(*columns)
-
-    def _shares_device(self, like: Tensor) -> bool:
-        """Whether JAX computes where a tensor is, off the host."""
-        if like.device.type == "cpu":
-            return False
-        jax = needed("jax", "numpyro", "a model in JAX")
-        return bool(jax.default_backend() == "gpu" and like.device.type == "cuda")
-
-    def _on_device(self, *columns: Tensor) -> tuple[Tensor, ...]:
-        """By dlpack; copied, for nobody may write into what JAX holds."""
-        jnp = needed("jax.numpy", "numpyro", "a model in JAX")
-        like, parts = columns[0], []
-        with with_precision(self.x64):
-            for rows, size in pieces(len(like), self.sizes):
-                padded = (_padded_tensor(x[rows], size) for x in columns)
-                found = self._call(*(jnp.from_dlpack(x) for x in padded))
-                each = (torch.from_dlpack(x)[: rows.stop - rows.start] for x in found)
-                parts.append([x.clone().to(like.dtype) for x in each])
-        return tuple(torch.cat(x) for x in zip(*parts, strict=True))
+        return tuple(tensor_of(x, columns[0]) for x in self(*(on_host(x) for x in columns)))
 
 
 def with_slopes(
@@ -156,9 +133,3 @@ def _padded(rows: Array, size: int) -> Array:
     if not len(rows):
         return np.zeros((size, *rows.shape[1:]), rows.dtype)
     return np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), 0)])
-
-
-def _padded_tensor(rows: Tensor, size: int) -> Tensor:
-    """The same of a tensor that nothing else refers to."""
-    last = rows[-1:].expand(size - len(rows), *rows.shape[1:])
-    return torch.cat([rows.detach(), last]).contiguous()
