@@ -6,7 +6,7 @@ import trjmcmc as trj
 from tests import toys
 from tests.cases import learned, learned_split
 from tests.maps import MovesSpares, rough_affine, rough_flow, shaken, shaken_mixture
-from trjmcmc.fit import Modes, Pool, gaussian_mixture, mode_map
+from trjmcmc.fit import Pool
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
@@ -33,7 +33,9 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
+from trjmcmc.pilot.modes import Modes, mode_map
 from trjmcmc.transport import StudentT
+from trjmcmc.transport.normals import gaussian_mixture
 
 
 def densely(target):

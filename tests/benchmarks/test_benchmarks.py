@@ -14,7 +14,7 @@ from torch.distributions import Dirichlet, Gamma
 import trjmcmc as trj
 from tests.places import ROOT, SHARED, shared_only
 from trjmcmc.errors import TRJWarning
-from trjmcmc.fit import Audit
+from trjmcmc.pilot.audit import Audit
 from trjmcmc.problems.coal_mining import GAMMA_RATE
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed

@@ -11,8 +11,9 @@ from tests import toys
 from trjmcmc import transport
 from trjmcmc.draws import Pool
 from trjmcmc.estimate import log_mean_weight, log_weights
-from trjmcmc.fit import ForwardKL, ReverseKL, calibrate, train
+from trjmcmc.fit import ForwardKL, ReverseKL, train
 from trjmcmc.fit.standardise import moments
+from trjmcmc.fit.units import calibrate
 from trjmcmc.kernel import Fixed, Jump, start
 
 SMALL = {"layers": 2, "hidden": (16,)}

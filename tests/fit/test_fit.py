@@ -9,8 +9,9 @@ import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import ConfigurationError, ConvergenceWarning, InterruptedWarning
 from trjmcmc.estimate import log_mean_weight, log_weights
-from trjmcmc.fit import ForwardKL, ReverseKL, reverse_kl
+from trjmcmc.fit import ForwardKL, ReverseKL
 from trjmcmc.fit.locate import locate
+from trjmcmc.fit.reverse import reverse_kl
 from trjmcmc.fit.train import train
 
 

@@ -6,7 +6,8 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.fit import ReverseKL, reverse_kl
+from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.reverse import reverse_kl
 
 
 def normal_target():

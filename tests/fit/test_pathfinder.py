@@ -10,9 +10,10 @@ import trjmcmc as trj
 from tests.logistic_selection import logistic_selection
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.importance import log_mean_weight, log_weights
-from trjmcmc.fit import NormalMixture, pathfinder, pathfinder_map
-from trjmcmc.fit.pathfinder import inverse_hessian, updated_diagonal
+from trjmcmc.fit import pathfinder
+from trjmcmc.fit.pathfinder import inverse_hessian, pathfinder_map, updated_diagonal
 from trjmcmc.transport.laplace import Laplace
+from trjmcmc.transport.normals import NormalMixture
 
 ONE = torch.zeros(1, dtype=torch.long)  # the code of the only model
 

@@ -14,7 +14,7 @@ from torch.distributions import Gamma, Normal
 
 import trjmcmc as trj
 from tests.cases import learned, learned_split
-from trjmcmc.fit import Pool, gaussian_mixture
+from trjmcmc.fit import Pool
 from trjmcmc.kernel import (
     HMC,
     BirthDeath,
@@ -38,6 +38,7 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.transport import OrderedComponents as Ordered
+from trjmcmc.transport.normals import gaussian_mixture
 
 ALPHA = 1e-5
 CHAINS, ROUNDS = 40_000, 8

@@ -11,8 +11,10 @@ from benchmarks.four_modes import WEIGHTS, four_modes, mode_centres
 from tests import toys
 from trjmcmc.errors import ConfigurationError, CoverageWarning, TargetError
 from trjmcmc.estimate import log_mean_weight, log_weights
-from trjmcmc.fit import Audit, TemperedSMC, find_modes
+from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.modes import find_modes
 from trjmcmc.pilot.report import ModelAudit
+from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.promises import LOG_EVIDENCES_AGREE, POSTERIOR_COVERED
 
 pytestmark = pytest.mark.planned

@@ -19,25 +19,17 @@ from tests.maps import MovesSpares, rough_subset_maps, shaken_mixture
 from tests.places import SHARED, shared_only
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
-from trjmcmc.estimate import (
-    Estimate,
-    bartolucci_odds,
-    clashes,
-    combine,
-    enough_weights,
-    log_mean_weight,
-    pareto_k,
-    second_eigenvalue,
-    share_covariance,
-    shares_of,
-    smoothed,
-    transition_matrix,
-)
-from trjmcmc.estimate.bartolucci import bartolucci
+from trjmcmc.estimate import Estimate, log_mean_weight, pareto_k, smoothed
+from trjmcmc.estimate.agreement import clashes, combine, shares_of
+from trjmcmc.estimate.bartolucci import bartolucci, bartolucci_odds
 from trjmcmc.estimate.bridge import _solve, bridge
+from trjmcmc.estimate.importance import enough_weights
+from trjmcmc.estimate.mean import share_covariance
 from trjmcmc.estimate.routes import through_the_map
+from trjmcmc.estimate.visits import second_eigenvalue, transition_matrix
 from trjmcmc.fit import Pool
 from trjmcmc.kernel import start
+from trjmcmc.pilot.audit import Audit
 from trjmcmc.problems.variable_selection import _simulated
 from trjmcmc.result.report import RunReport
 
@@ -1085,7 +1077,7 @@ def test_evidence_of_two_factors_from_emcee():
     y = np.genfromtxt(SHARED / "data" / "exchange_rates.csv", delimiter=",", skip_header=1)
     target = trj.problems.factor_analysis(y, (2,))
     generator = torch.Generator().manual_seed(5)
-    audit = trj.fit.Audit(target, target.space.enumerate(), particles=4000, generator=generator)
+    audit = Audit(target, target.space.enumerate(), particles=4000, generator=generator)
     audit.grow(0)
     start = audit.draw(torch.zeros(256, dtype=torch.long))[0].double().numpy()
     target, code = target.to(dtype=torch.float64), torch.zeros(1, 1, dtype=torch.long)

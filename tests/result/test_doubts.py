@@ -22,12 +22,15 @@ from trjmcmc.estimate.convergence import (
     split_rhats,
     start_error,
 )
-from trjmcmc.fit import Audit, AuditReport, ModelAudit, Pool, gaussian_mixture, screen
-from trjmcmc.pilot.report import by_audit
+from trjmcmc.fit import Pool
+from trjmcmc.pilot.audit import Audit
+from trjmcmc.pilot.report import AuditReport, ModelAudit, by_audit
+from trjmcmc.pilot.screening import screen
 from trjmcmc.result.convergence import EVERY
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.report import Judged, RunReport
 from trjmcmc.result.result import Result
+from trjmcmc.transport.normals import gaussian_mixture
 
 pytestmark = pytest.mark.planned
 

@@ -23,11 +23,11 @@ from trjmcmc.estimate import (
     Estimate,
     autocorrelation_time,
     log_mean_weight,
-    log_odds,
     mean_error,
-    probabilities,
     visit_probability,
 )
+from trjmcmc.estimate.importance import probabilities
+from trjmcmc.estimate.visits import log_odds
 from trjmcmc.plot.style import spread_labels
 from trjmcmc.result.report import Plan
 

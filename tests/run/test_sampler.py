@@ -28,9 +28,9 @@ from trjmcmc.errors import (
     UnknownModelError,
 )
 from trjmcmc.estimate.importance import FIRST_DRAWS, MOST_DRAWS
-from trjmcmc.fit import Audit
 from trjmcmc.fit.train import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
+from trjmcmc.pilot.audit import Audit
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.run.count import Tally
 from trjmcmc.transport import Identity

@@ -21,10 +21,11 @@ from torch.distributions import (
 import trjmcmc as trj
 from benchmarks.resolution import against_null
 from trjmcmc.errors import PrecisionWarning
-from trjmcmc.fit import Pool, gaussian_mixture
+from trjmcmc.fit import Pool
 from trjmcmc.rng import seeded
 from trjmcmc.target.prior import Prior
 from trjmcmc.target.resolution import WIDE, resolution_doubts, resolved, spacing
+from trjmcmc.transport.normals import gaussian_mixture
 
 FLOAT32 = torch.finfo(torch.float32)
 

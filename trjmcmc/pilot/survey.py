@@ -120,7 +120,7 @@ class PilotRuns:
     ) -> bool:
         """Let an audit grow; False, with a warning, where a posterior can't be reached.
 
-        Arguments as of :meth:`trjmcmc.fit.Audit.grow`.
+        Arguments as of :meth:`trjmcmc.pilot.audit.Audit.grow`.
         """
         self._last = audit
         try:

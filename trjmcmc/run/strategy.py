@@ -30,7 +30,7 @@ class Strategy:
     fit_share = FIT_SHARE
 
     def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
-        """Fit the map; settings as of :meth:`~trjmcmc.fit.Trainer.fit`."""
+        """Fit the map; settings as of :meth:`~trjmcmc.fit.trainer.Trainer.fit`."""
         return trainer.fit(**settings)
 
 
