@@ -9,8 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from trjmcmc import plot
 from trjmcmc.errors import ConfigurationError, TRJError
+from trjmcmc.plot.components import plot_averaged, plot_components
+from trjmcmc.plot.evidences import plot_evidence, plot_jumps, plot_pareto
+from trjmcmc.plot.models import plot_inclusion, plot_models, plot_running
+from trjmcmc.plot.samplers import plot_comparison
+from trjmcmc.plot.training import plot_fit
 
 matplotlib.use("Agg")
 
@@ -59,22 +63,20 @@ VISITED = {"a": np.arange(40).reshape(4, 10) % 3 > 0, "b": np.arange(40).reshape
 JUMPS = pd.DataFrame([[np.nan, 0.2], [0.5, np.nan]], index=["a", "b"], columns=["a", "b"])
 
 PICTURES = {
-    "models": lambda: plot.plot_models(PROBABILITIES, {"a": 0.7}),
-    "numbers": lambda: plot.plot_models(
-        PROBABILITIES.assign(prior=0.5).set_index(pd.RangeIndex(1, 3))
-    ),
-    "running": lambda: plot.plot_running(VISITED, 2, {"a": 0.7}, chains=2),
-    "evidence": lambda: plot.plot_evidence(EVIDENCES, {"a": -3.1}),
-    "jumps": lambda: plot.plot_jumps(JUMPS, {"a": 0.7, "b": 0.3}),
-    "pareto": lambda: plot.plot_pareto({"a": 0.2, "b": 0.9}, 0.5),
-    "items": lambda: plot.plot_inclusion(
+    "models": lambda: plot_models(PROBABILITIES, {"a": 0.7}),
+    "numbers": lambda: plot_models(PROBABILITIES.assign(prior=0.5).set_index(pd.RangeIndex(1, 3))),
+    "running": lambda: plot_running(VISITED, 2, {"a": 0.7}, chains=2),
+    "evidence": lambda: plot_evidence(EVIDENCES, {"a": -3.1}),
+    "jumps": lambda: plot_jumps(JUMPS, {"a": 0.7, "b": 0.3}),
+    "pareto": lambda: plot_pareto({"a": 0.2, "b": 0.9}, 0.5),
+    "items": lambda: plot_inclusion(
         PROBABILITIES.rename(columns={"visits": "probability", "visits_se": "se"})
     ),
-    "intensity": lambda: plot.plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", interval=0.9),
-    "plane": lambda: plot.plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", "y", interval=0.9),
-    "averaged": lambda: plot.plot_averaged([0, 1], *np.arange(6.0).reshape(3, 2)),
-    "fit": lambda: plot.plot_fit([50, 100], [3.0, 2.0], [0.5, 1.0], 100),
-    "samplers": lambda: plot.plot_comparison(
+    "intensity": lambda: plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", interval=0.9),
+    "plane": lambda: plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", "y", interval=0.9),
+    "averaged": lambda: plot_averaged([0, 1], *np.arange(6.0).reshape(3, 2)),
+    "fit": lambda: plot_fit([50, 100], [3.0, 2.0], [0.5, 1.0], 100),
+    "samplers": lambda: plot_comparison(
         pd.DataFrame({"ess_per_s": [3.0, np.nan]}, index=["default", "other"])
     ),
 }
@@ -88,24 +90,24 @@ def test_pictures_need_no_run(name):
 
 
 def test_bars_without_an_error_are_hollow():
-    ax = plot.plot_models(PROBABILITIES)
+    ax = plot_models(PROBABILITIES)
     assert [bar.get_facecolor()[3] for bar in ax.patches] == [1.0, 0.0]
     matplotlib.pyplot.close(ax.figure)
 
 
 def test_pictures_are_drawn_where_they_are_asked_for():
     _, ax = matplotlib.pyplot.subplots()
-    assert plot.plot_models(PROBABILITIES, None, ax) is ax
+    assert plot_models(PROBABILITIES, None, ax) is ax
     matplotlib.pyplot.close(ax.figure)
 
 
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(TRJError, match="no map has weighed"):
-        plot.plot_pareto({}, 0.5)
+        plot_pareto({}, 0.5)
     with pytest.raises(ConfigurationError, match=r"no 'z'; there are \['x', 'y'\]"):
-        plot.plot_components(CATALOGUE, PARTS, ENTRY, 10, "z", interval=0.9)
+        plot_components(CATALOGUE, PARTS, ENTRY, 10, "z", interval=0.9)
     with pytest.raises(ConfigurationError, match="expected a grid"):
-        plot.plot_averaged([0, 1, 2], *np.arange(6.0).reshape(3, 2))
+        plot_averaged([0, 1, 2], *np.arange(6.0).reshape(3, 2))
     matplotlib.pyplot.close("all")
 
 
@@ -121,7 +123,7 @@ def test_matplotlib_waits_for_the_first_picture():
 @pytest.mark.parametrize("panel", [0, 1])
 def test_evidences_leave_room_for_the_panel_beside_them(panel):
     figure, axes = matplotlib.pyplot.subplots(1, 2, layout="constrained", figsize=(9, 3.5))
-    plot.plot_evidence(EVIDENCES, None, axes[panel])
+    plot_evidence(EVIDENCES, None, axes[panel])
     figure.canvas.draw()
     assert min(ax.get_position().width for ax in axes) > 0.3
     matplotlib.pyplot.close(figure)
