@@ -19,7 +19,6 @@ from trjmcmc.kernel import (
     DelayedRejection,
     Fixed,
     IndependenceJump,
-    Informed,
     Jump,
     MarginalJump,
     MarginalRefresh,
@@ -127,13 +126,10 @@ KERNELS = {
         t, shaken_mixture(t.space, reference=StudentT(4)), leaps=2, step_size=0.6
     ),
     "HMC, spare slots move": lambda t: HMC(t, MovesSpares(t.space), leaps=2, step_size=0.4),
-    "informed jump": lambda t: Jump(
-        t, rough_affine(t), Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), rho=0.9
-    ),
     "mixture of proposals": lambda t: Jump(
         t,
         rough_flow(t),
-        MixtureProposal([Informed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
+        MixtureProposal([Fixed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
     ),
     "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
     "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
@@ -141,9 +137,6 @@ KERNELS = {
         [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
     ),
     "birth-death": lambda t: BirthDeath(t, Fixed(t.space)),
-    "birth-death, informed": lambda t: BirthDeath(
-        t, Informed(t.space, torch.tensor([0.3, -0.2, 1.0]))
-    ),
     "births by marginals, new values": lambda t: Cycle(
         [
             MarginalJump(t, rough_marginals(t), Fixed(t.space)),

@@ -21,7 +21,6 @@ from trjmcmc.kernel import (
     DelayedRejection,
     Fixed,
     IndependenceJump,
-    Informed,
     Jump,
     Kernel,
     MixtureKernel,
@@ -92,15 +91,11 @@ WRONG = {  # name: (kernel, what goes wrong in its ratio)
         lambda t: Jump(t, rough_affine(t), Fixed(t.space, torch.tensor([0.0, 1.0, -1.0]))),
         lambda s, p, r: log_weight(p) - log_weight(s),  # the proposal's is forgotten
     ),
-    "informed proposal": (
-        lambda t: Jump(t, rough_affine(t), Informed(t.space, torch.tensor([0.0, 1.5, -1.5]))),
-        lambda s, p, r: log_weight(p) - log_weight(s),
-    ),
     "mixture of proposals": (
         lambda t: Jump(
             t,
             rough_affine(t),
-            MixtureProposal([Informed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
+            MixtureProposal([Fixed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
         ),
         lambda s, p, r: log_weight(p) - log_weight(s),
     ),
@@ -255,9 +250,6 @@ def test_exact_maps_and_the_exact_proposal_are_never_rejected(generator):
     assert float(info.accepted.double().mean()) > 0.999
 
 
-ODDS = torch.tensor([0.5, -1.0, 2.0])
-
-
 def two_proposals(space):
     return MixtureProposal([Neighbours(space, swap=0.5), Fixed(space)], [0.8, 0.2])
 
@@ -274,13 +266,6 @@ def two_proposals(space):
         lambda: Neighbours(trj.Subsets(list("abc"), of="w"), swap=0.3),
         lambda: Neighbours(trj.Subsets(list("ab"), of="w", always=list("ab")), swap=0.3),
         lambda: Fixed(trj.Counts(2, 2, of="w"), other=True),
-        lambda: Informed(trj.Counts(3, of="w"), torch.tensor([0.0, 1.0, -1.0, 0.5])),
-        lambda: Informed(trj.Counts(2, 2, of="w"), lambda code: code[:, 0].float()),
-        lambda: Informed(trj.Subsets(list("abc"), of="w"), lambda code: code.float() @ ODDS),
-        lambda: Informed(
-            trj.Subsets(list("abc"), of="w"), lambda code: code.float() @ ODDS, balance="sqrt"
-        ),
-        lambda: Informed(toys.gaussians().space, torch.tensor([0.0, 1.0, -2.0])),
         lambda: two_proposals(trj.Subsets(list("abc"), of="w")),
         lambda: Stay(toys.gaussians().space),
     ],
@@ -351,8 +336,6 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: Cycle([(RandomWalk(t), 0)]), "at least one, each repeated"),
         (lambda t, f: Neighbours(t.space), "expected a space with neighbours, .* got ModelList"),
         (lambda t, f: Fixed(t.space, torch.zeros(2)), "log_weights: expected 3 numbers"),
-        (lambda t, f: Informed(t.space, torch.zeros(2)), "log_weights: expected 3 numbers"),
-        (lambda t, f: Informed(t.space, balance="cube"), 'expected "sqrt" or "barker"'),
         (lambda t, f: Neighbours(trj.Counts(3, of="w"), swap=0.5), "swap: expected a share"),
         (lambda t, f: MixtureProposal([]), "at least one"),
         (lambda t, f: MixtureProposal([Fixed(t.space)] * 2, [0.5, 0.4]), "sum to 1"),

@@ -11,16 +11,12 @@ from tests import cases, toys
 from tests.kernels import COMPONENT_KERNELS, KERNELS
 from trjmcmc.kernel import (
     HMC,
-    BirthDeath,
     ComponentBirthDeath,
     ComponentSplitMerge,
     ComponentWalk,
     Cycle,
-    Fixed,
-    Informed,
     Kernel,
     MixtureKernel,
-    MixtureProposal,
     RandomWalk,
     SplitMerge,
     State,
@@ -63,9 +59,6 @@ LEARNERS = {
     "HMC": of_subsets(lambda t: HMC(t, step_size=2.0)),
     "HMC in a dense metric": of_subsets(lambda t: HMC(t, metric="dense")),
     "units in turn": of_subsets(UnitGibbs),
-    "a proposal that learns": of_subsets(
-        lambda t: BirthDeath(t, MixtureProposal([Informed(t.space), Fixed(t.space)]))
-    ),
     "components": of_components(
         lambda t: Cycle([ComponentBirthDeath(t), ComponentSplitMerge(t), ComponentWalk(t)])
     ),
@@ -174,18 +167,3 @@ def test_a_warm_up_leaves_its_kernel_alone_and_gives_another(name, generator):
         found.append((there.theta, [part.adapted() for part in warm.parts()]))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1] != before
-
-
-def test_a_proposal_of_ones_own_learns(generator):
-    class Own(Fixed):
-        seen = 0
-
-        def adapted_to(self, code):
-            found = copy.copy(self)
-            found.seen = self.seen + len(code)
-            return found
-
-    target = toys.gaussians()
-    kernel, state = BirthDeath(target, Own(target.space)), cases.gaussians().draw(C, generator)
-    warm, _ = toys.warmed(kernel, state, generator, 3)
-    assert (kernel.proposal.seen, warm.proposal.seen) == (0, 3 * C)

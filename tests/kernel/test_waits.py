@@ -128,7 +128,6 @@ BATTERY = {
 # draws of other random numbers there
 OTHER_NUMBERS = {
     "birth-death",
-    "birth-death, informed",
     "two births and deaths",
     "increasing vectors",
     "graphs: births",

@@ -28,7 +28,6 @@ from .inside.hmc import HMC
 from .inside.random_walk import RandomWalk
 from .proposal.base import IndexProposal, Stay
 from .proposal.fixed import Fixed, Learnt
-from .proposal.informed import Informed
 from .proposal.mixture import MixtureProposal
 from .proposal.neighbours import Neighbours
 from .tempering import ParallelTempering
@@ -53,7 +52,6 @@ __all__ = [
     "Independent",
     "IndexProposal",
     "Info",
-    "Informed",
     "Jump",
     "Kernel",
     "LayerGibbs",

@@ -220,12 +220,6 @@ class DelayedRejection(Kernel):
         after, infos = accept(self.second.name, after, second, second_ratio, generator)
         return after, first + infos
 
-    def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
-        found = copy.copy(self)
-        found.first = self.first.adapted_to(infos, generator)
-        found.second = self.second.adapted_to(infos, generator)
-        return found
-
 
 def _log_refused(log_ratio: Tensor) -> Tensor:
     """Log chance that a proposal is refused; a proposal of no density always is."""

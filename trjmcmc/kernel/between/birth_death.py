@@ -8,12 +8,11 @@ import torch
 
 from ...rng import host_number
 from ...target.target import Target
-from ..base import Info, State, accept
+from ..base import Info, Kernel, State, accept
 from ..proposal.base import IndexProposal
-from .proposing import Proposing
 
 
-class BirthDeath(Proposing):
+class BirthDeath(Kernel):
     """New parameters are drawn from their priors, given those that both models share.
 
     Entries of parameters (components, coefficients) that both models have keep their values;

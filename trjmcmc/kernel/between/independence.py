@@ -11,9 +11,8 @@ from torch import Tensor
 from ...rng import host_number, seeded
 from ...space.base import check_enumerable
 from ...target.target import Target
-from ..base import Info, State, accept
+from ..base import Info, Kernel, State, accept
 from ..proposal.base import IndexProposal
-from .proposing import Proposing
 
 
 class Independent(ABC):
@@ -102,7 +101,7 @@ class NormalInverseGamma(Independent):
         return by_slot.sum(-1)
 
 
-class IndependenceJump(Proposing):
+class IndependenceJump(Kernel):
     """All parameters of the proposed model from a density fitted beforehand.
 
     Arguments:

@@ -10,14 +10,13 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...target.target import Target
 from ...transport.base import Transport, log_weight
-from ..base import Info, Memo, State, accept, locate
+from ..base import Info, Kernel, Memo, State, accept, locate
 from ..proposal.base import IndexProposal, Stay
-from .proposing import Proposing
 
 Rho = float | tuple[float, float]
 
 
-class Jump(Proposing):
+class Jump(Kernel):
     r"""Propose through reference space, in another model or in the same.
 
     The current point goes to the reference, spare slots are filled with fresh reference

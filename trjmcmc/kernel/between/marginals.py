@@ -13,7 +13,6 @@ from ...target.target import Target
 from ...transport.normals import NormalMixture
 from ..base import Info, Kernel, State, accept
 from ..proposal.base import IndexProposal
-from .proposing import Proposing
 
 WIDE_SHARE, WIDE = 0.1, 3.0  # weight, and width over a coordinate's spread, of a normal for tails
 
@@ -86,7 +85,7 @@ class Marginals:
         return terms.logsumexp(-1)
 
 
-class MarginalJump(Proposing):
+class MarginalJump(Kernel):
     """Birth and death of coordinates whose values come from their marginals.
 
     Coordinates that both models share keep their values.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,17 +39,6 @@ class IndexProposal(ABC):
         """
         new = self.sample(code, generator)
         return new, self.log_prob(code, new) - self.log_prob(new, code)
-
-    def adapted_to(self, code: Tensor) -> IndexProposal:
-        """The proposal that has taken note of models that chains are in, (C, L).
-
-        Warm-up alone asks for it; itself if it has nothing to learn.
-        """
-        return self
-
-    def learnt(self) -> dict[str, Any]:
-        """What it has taken from that, in plain numbers."""
-        return {}
 
 
 class Stay(IndexProposal):

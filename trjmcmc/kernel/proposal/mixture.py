@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,14 +56,3 @@ class MixtureProposal(IndexProposal):
             if w
         ]
         return torch.stack(terms).logsumexp(0)
-
-    def adapted_to(self, code: Tensor) -> MixtureProposal:
-        found = copy.copy(self)
-        found.proposals = [proposal.adapted_to(code) for proposal in self.proposals]
-        return found
-
-    def learnt(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for i, proposal in enumerate(self.proposals):
-            found |= {f"{i}.{name}": value for name, value in proposal.learnt().items()}
-        return found
