@@ -58,7 +58,7 @@ def lines_of(path):
 @pytest.mark.parametrize(
     ("target", "functions", "files"),
     [
-        (trj.problems.sinh_arcsinh, 730, 94),
+        (trj.problems.sinh_arcsinh, 735, 94),
         (lambda: graphs.target(graphs.bge(torch.eye(5).repeat(12, 1))), 416, 63),
     ],
     ids=["list", "graphs"],
