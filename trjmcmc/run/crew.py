@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import clock
 from ..errors import ConfigurationError, PoolError, PoolWarning, TRJError, warn_user
-from .shard_work import Done, Failed, Work, forget, learn, pack_work, perform
+from .shard_work import Done, Failed, Work, pack_work, perform
 
 DEATHS = 4  # times that a task is sent before its workers' deaths are laid to it
 
@@ -28,7 +28,7 @@ class Grid:
 
     Attributes:
         shards: How many.
-        executor: As of :class:`Crew`.
+        executor: As of :class:`Crew`; None where all is done here.
     """
 
     shards: int
@@ -64,39 +64,15 @@ def grid_of(shards: int | None, executor: Any) -> Grid | None:
     return Grid(int(shards), executor)
 
 
-class Here:
-    """An executor that does a task where it is, once its result is asked for."""
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> _Later:
-        """The task, to be done later."""
-        return _Later(function, args)
-
-
-class _Later:
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._function, self._args, self._result = function, args, None
-        self._is_done = False
-
-    def done(self) -> bool:
-        if not self._is_done:
-            self._result, self._is_done = self._function(*self._args), True
-        return True
-
-    def result(self) -> Any:
-        return self._result
-
-
 class Crew:
     """Workers, and the tasks that they have.
 
     Arguments:
         executor: What has ``submit(function, *args)`` and gives futures with ``done`` and
-            ``result``; a function that makes one, which is asked again when it is broken; None to
-            do all here.
+            ``result``; or a function that makes one, which is asked again when it is broken.
         work: What the tasks are of.
 
     Attributes:
-        local: Whether tasks are done here, and count their likelihood calls themselves.
         pending: Keys of the tasks that are on their way.
 
     Raises:
@@ -106,21 +82,12 @@ class Crew:
     def __init__(self, executor: Any, work: Work) -> None:
         self._make = executor if callable(executor) and not hasattr(executor, "submit") else None
         self._executor = self._fresh() if self._make is not None else executor
-        self.local = self._executor is None
-        if self.local:
-            self._executor = Here()
         if not callable(getattr(self._executor, "submit", None)):
             raise ConfigurationError(
                 "executor: expected a Dask client, an executor of concurrent.futures, or anything "
                 f"else with submit(function, *args), got {executor!r}"
             )
-        self._packed: bytes | None = None
-        self.work = work
-        if self.local:
-            self._key = f"here {id(work)}"
-            learn(self._key, work)
-        else:
-            self._key, self._packed = pack_work(work)
+        self.work, (self._key, self._packed) = work, pack_work(work)
         self._tasks: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
         self._deaths: dict[Hashable, int] = {}
         self._breaks = 0  # of pools, since the last task came back
@@ -192,8 +159,6 @@ class Crew:
                 self._submit(key, task, packed=True)
                 continue
             found.append((key, result))
-            if self.local:  # let the caller look at the time
-                break
         if found:
             self._pause, self._said_lonely, self._lonely_since = PAUSES[0], False, -1.0
             self._sent_to_all, self._breaks = True, 0
@@ -266,8 +231,6 @@ class Crew:
     def close(self) -> None:
         """Let go of what is still on its way, and of workers that were made for it."""
         self.drop()
-        if self.local:
-            forget(self._key)
         if self._make is not None and hasattr(self._executor, "shutdown"):
             self._executor.shutdown(wait=False, cancel_futures=True)
 

@@ -77,9 +77,12 @@ def perform(
         args: Of the step, after the work.
     """
     try:
-        if packed is not None and key not in _HERE.works:
-            learn(key, pickle.loads(packed))
-        work: Work | None = _HERE.works.get(key)
+        works = _HERE.works
+        if packed is not None and key not in works:
+            works[key] = pickle.loads(packed)
+            for old in list(works)[:-MOST_WORKS]:
+                del works[old]
+        work = works.get(key)
         if work is None:
             return None
         account, before = work.target.account, work.target.account.held()
@@ -126,19 +129,6 @@ class _Works(threading.local):
 _HERE = _Works()
 
 MOST_WORKS = 2  # that a worker keeps
-
-
-def learn(key: str, work: Work) -> None:
-    """Keep a work in this thread, and forget the oldest."""
-    works = _HERE.works
-    works[key] = work
-    for old in list(works)[:-MOST_WORKS]:
-        del works[old]
-
-
-def forget(key: str) -> None:
-    """Forget a work."""
-    _HERE.works.pop(key, None)
 
 
 def _sendable(error: Exception) -> Exception | None:

@@ -13,11 +13,12 @@ from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
 from .count import Held, Tally, summed
-from .crew import Crew, Grid
+from .crew import Grid
 from .position import Position
 from .recorded import Recorded
-from .shard_work import Done, Failed, Work
+from .shard_work import Done, Failed, Work, moved
 from .start import given_starts
+from .threads import one_thread
 
 TOGETHER = 64  # steps of a shard between two looks at the time
 
@@ -55,15 +56,13 @@ class Shards(Recorded):
             PoolError: Workers are lost, or a task failed on one.
             TRJError: A density failed there.
         """
-        self._kernel = kernel
-        crew = self._grid.crew(Work(self.recipe.target, kernel))
+        self._kernel, work = kernel, Work(self.recipe.target, kernel)
         while n and not self.recipe.late:
             steps = min(n, TOGETHER)
             try:
-                found = self._gathered(crew, steps)
+                found = self._gathered(work, steps)
             except BudgetError:
                 self.recipe.limit.spend()
-                crew.drop()
                 break
             if found is None:
                 break
@@ -71,33 +70,46 @@ class Shards(Recorded):
             n -= steps
             yield n
 
-    def _gathered(self, crew: Crew, steps: int) -> list[Any] | None:
+    def _gathered(self, work: Work, steps: int) -> list[Any] | None:
         """What all shards have done in some steps; None where it is late before they have."""
-        left = self.recipe.limit.account.left / self._grid.shards
-        rows = zip(*(x.cpu().chunk(self._grid.shards) for x in self.state[:3]), strict=True)
-        for i, (place, random) in enumerate(zip(rows, self._randoms, strict=True)):
-            limit = left if crew.local else math.floor(min(left, 2**62))
-            crew.send((i, self.steps), limit, advanced, place, random, steps, self.steps, self.thin)
-        found: dict[Hashable, Any] = {}
-        while crew.pending:
-            for key, task in crew.arrived():
-                found[key] = self._told(crew, key, task)
-            if crew.pending and self.recipe.late:
-                crew.drop()
-                return None
-        return [found[i, self.steps] for i in range(self._grid.shards)]
+        grid, account = self._grid, self.recipe.limit.account
+        left, found = account.left / grid.shards, dict[Hashable, Any]()
+        rows = zip(*(x.chunk(grid.shards) for x in self.state[:3]), strict=True)
+        tasks = [
+            (place, random, steps, self.steps, self.thin)
+            for place, random in zip(rows, self._randoms, strict=True)
+        ]
+        if grid.executor is None:
+            for i, task in enumerate(tasks):
+                with one_thread(True), account.held_to(left):
+                    found[i] = advanced(work, *task)
+                if self.recipe.late and i + 1 < len(tasks):
+                    return None
+            return [*found.values()]
+        crew = grid.crew(work)
+        for i, task in enumerate(tasks):
+            limit = math.floor(min(left, 2**62))
+            crew.send((i, self.steps), limit, advanced, *moved(task, torch.device("cpu")))
+        try:
+            while crew.pending:
+                for key, done in crew.arrived():
+                    found[key] = self._told(key, done)
+                if crew.pending and self.recipe.late:
+                    return None
+        finally:
+            crew.drop()
+        return [found[i, self.steps] for i in range(grid.shards)]
 
-    def _told(self, crew: Crew, key: Hashable, task: Done | Failed) -> Any:
+    def _told(self, key: Hashable, task: Done | Failed) -> Any:
         """What a task has done, its likelihood calls counted."""
         if isinstance(task, Failed):
             if isinstance(task.error, TRJError):
                 raise task.error
             raise PoolError(f"shard and step {key}: {task.text.strip()}") from task.error
-        if not crew.local:
-            overflows = torch.tensor(task.overflows, device=self.recipe.target.device)
-            self.recipe.target.account.add(
-                evaluations=task.evaluations, gradients=task.gradients, overflows=overflows
-            )
+        overflows = torch.tensor(task.overflows, device=self.recipe.target.device)
+        self.recipe.target.account.add(
+            evaluations=task.evaluations, gradients=task.gradients, overflows=overflows
+        )
         return task.value
 
     def _take(self, found: list[Any], steps: int) -> None:
