@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,8 +12,6 @@ from ..estimate.mean import BATCHES
 from ..grouping import surely
 from ..kernel.base import Info
 from ..target.target import Target
-
-Held = dict[str, Any]  # plain data and tensors
 
 Pair = tuple[Tensor, Tensor, Tensor]  # of a jump: places in two tables, and its chance
 
@@ -84,46 +81,22 @@ class Tally:
             code, theta = self._bad
             raise self.target.non_finite(code[0], theta[0], int(self._undefined))
 
-    def _table(self) -> dict[str, Tensor]:
-        """By kernel, proposals and acceptances within a model, then between models, (4,)."""
-        table = {}
-        for name, (across, taken, crossed) in self._sums.items():
-            inside = self._steps[name] - across
-            table[name] = torch.stack([inside, taken - crossed, across, crossed])
-        return table
-
     def rates(self) -> dict[str, dict[str, float]]:
         """Acceptance rates by kernel; NaN where nothing was proposed."""
         table = {}
-        for name, counts in self._table().items():
-            inside, inside_ok, across, across_ok = counts.tolist()
+        for name, sums in self._sums.items():
+            across, taken, crossed = sums.tolist()
+            inside = self._steps[name] - across
             table[name] = {
-                "within": inside_ok / inside if inside else math.nan,
-                "between": across_ok / across if across else math.nan,
+                "within": (taken - crossed) / inside if inside else math.nan,
+                "between": crossed / across if across else math.nan,
                 "proposals": inside + across,
             }
         return table
 
-    def held(self) -> dict[str, Any]:
-        """What was counted so far; it stays as it is."""
-        return {"counts": self._table(), "undefined": self._undefined, "bad": self._bad}
-
-    def take_up(self, held: Mapping[str, Any]) -> None:
-        """Go on counting from what was held."""
-        self._steps, self._sums = {}, {}
-        for name, (inside, inside_ok, across, crossed) in held["counts"].items():
-            self._steps[name] = int(inside + across)
-            self._sums[name] = torch.stack([across, inside_ok + crossed, crossed])
-        self._undefined, self._bad = held["undefined"], held["bad"]
-
-
-def summed(tallies: Sequence[Held]) -> Held:
-    """What several tallies have counted, none of which met an undefined density."""
-    counts: dict[str, Tensor] = {}
-    for held in tallies:
-        for name, rows in held["counts"].items():
-            counts[name] = counts.get(name, 0) + rows
-    return {"counts": counts, "undefined": tallies[0]["undefined"], "bad": None}
+    def counted(self) -> list[Rows]:
+        """All that was counted, none of it undefined, for another tally to take."""
+        return [Rows(name, self._steps[name], sums, None) for name, sums in self._sums.items()]
 
 
 def _rows(info: Info) -> Rows:

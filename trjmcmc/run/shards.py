@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
-from .count import Held, Tally, summed
+from .count import Rows, Tally
 from .crew import Grid
 from .position import Position
 from .recorded import Recorded
@@ -123,7 +123,8 @@ class Shards(Recorded):
             code, theta, log_joint = (torch.cat(x).to(device) for x in zip(*each, strict=True))
             self.record.append(State(code.long(), theta, log_joint))
         self._thin()
-        self.tally.take_up(summed([self.tally.held(), *counts]))
+        for rows in counts:
+            self.tally.take(rows)
 
     @property
     def random(self) -> Tensor:
@@ -138,7 +139,7 @@ class Shards(Recorded):
 
 def advanced(
     work: Work, place: tuple[Tensor, ...], random: Tensor, n: int, before: int, thin: int
-) -> tuple[tuple[Tensor, ...], Tensor, list[tuple[Tensor, ...]], Held]:
+) -> tuple[tuple[Tensor, ...], Tensor, list[tuple[Tensor, ...]], list[Rows]]:
     """Some steps of a shard, a function of its arguments.
 
     Arguments:
@@ -166,7 +167,7 @@ def advanced(
             if step % thin == 0:
                 kept.append((smallest(state.code), state.theta, state.log_joint))
     tally.check()
-    return tuple(state[:3]), generator.get_state(), kept, tally.held()
+    return tuple(state[:3]), generator.get_state(), kept, tally.counted()
 
 
 def numbers_of(shards: int, chains: int) -> Tensor | None:
