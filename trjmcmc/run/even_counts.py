@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,8 +21,9 @@ from ..estimate.importance import enough_weights, log_mean_weight, rounded
 from ..kernel.base import Info, Kernel, State, start
 from ..kernel.compose import Cycle
 from ..pilot.generation import systematic
+from ..pilot.smc import next_step
 from ..progress import progress_bar
-from ..target.exchangeable import Components, components_of
+from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
 from ..transport.normals import gaussian_mixture
@@ -38,7 +40,7 @@ WARM_UP = 0.45  # share of the time: tempering, then rounds that learn how to vi
 
 CARRIED = 0.7  # share of that, of tempering
 
-KEPT = 0.9  # share of the chains of each number that stay effective when the power rises
+KEPT = 0.9  # share of the chains of the median number that stay effective when the power rises
 
 MOST_POWERS = 200  # that are waited for
 
@@ -66,86 +68,39 @@ class Evened(Tempered):
         target: The target; its components are of one kind.
 
     Attributes:
-        bonus: What is added to the log prior of each number, nats, shape (K + 1,).
+        bonus: What is added to the log prior of each number, nats, shape (K + 1,), float64.
     """
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         (kind,) = target.space.kinds
-        self.bonus = torch.zeros(kind.max + 1, dtype=target.dtype, device=target.device)
-
-    def give(self, bonus: Tensor) -> None:
-        """Other bonuses, (K + 1,)."""
-        self.bonus = bonus.to(self.bonus)
-
-    def raise_bonus(self, number: int, by: float) -> None:
-        """Add to the bonus of one number."""
-        here = torch.arange(len(self.bonus), device=self.bonus.device) == number
-        self.bonus = torch.where(here, self.bonus + by, self.bonus)
+        self.bonus = torch.zeros(kind.max + 1, dtype=torch.float64, device=target.device)
 
     def log_prior_and_likelihood(
         self, code: Tensor, theta: Tensor, **settings: Any
     ) -> tuple[Tensor, Tensor]:
         """As of any target, with the bonus in the prior, (C,) each, nats."""
         log_prior, log_likelihood = super().log_prior_and_likelihood(code, theta, **settings)
-        return log_prior + self.bonus[code[:, 0]], log_likelihood
+        return log_prior + self.bonus.to(log_prior.dtype)[code[:, 0]], log_likelihood
 
 
-@dataclass
-class Moves:
-    """Moves that were proposed between neighbouring numbers of components.
+class Stretch(NamedTuple):
+    """Steps of chains under the same bonuses.
 
     Attributes:
-        low: The smaller number of each, (n,).
-        up: Whether it was to the larger one.
-        chain: Which chain proposed it.
-        log_ratio: Of acceptance, without the bonus.
-        taken: Whether it was accepted.
+        kernel, state: What has moved them, and where they have come to.
+        moves: Proposed between neighbouring numbers: the smaller of these, whether to the larger
+            one, which chain, the log ratio of acceptance without bonuses, and whether it was
+            accepted, shape (5, n).
+        k: Numbers of components after each step, shape (steps, C).
+        points: Of chains with the smallest number, shape (n, D).
     """
 
-    low: list[Tensor] = field(default_factory=list)
-    up: list[Tensor] = field(default_factory=list)
-    chain: list[Tensor] = field(default_factory=list)
-    log_ratio: list[Tensor] = field(default_factory=list)
-    taken: list[Tensor] = field(default_factory=list)
-
-    def add(self, infos: list[Info], bonus: Tensor) -> None:
-        for info in infos:
-            here, there = info.before.code[:, 0], info.proposed.code[:, 0]
-            rows = ((there - here).abs() == 1).nonzero()[:, 0]
-            here, there = here[rows], there[rows]
-            self.low.append(torch.minimum(here, there))
-            self.up.append(there > here)
-            self.chain.append(rows)
-            self.taken.append(info.accepted[rows])
-            ratio = info.log_ratio[rows].double() - (bonus[there] - bonus[here]).double()
-            possible = info.proposed.log_joint[rows].abs() < math.inf
-            possible &= ~ratio.isnan()
-            self.log_ratio.append(torch.where(possible, ratio, -math.inf))
-
-    def and_those_of(self, other: Moves) -> Moves:
-        """Both."""
-        mine, theirs = vars(self), vars(other)
-        return Moves(**{name: mine[name] + theirs[name] for name in mine})
-
-    def crossings(self, low: int) -> int:
-        """Times that chains went from a number to the next, or back if that was rarer."""
-        if not self.low:
-            return 0
-        at, up, taken = (torch.cat(x) for x in (self.low, self.up, self.taken))
-        there = taken & (at == low)
-        return min(int((there & up).sum()), int((there & ~up).sum()))
-
-    def between(self, low: int) -> tuple[Array, Array, NDArray[np.intp]]:
-        """log r of moves up and down from a number, and their chains, in this order."""
-        if not self.low:
-            return np.zeros(0), np.zeros(0), np.zeros(0, dtype=np.intp)
-        at, up, chain, ratio = (
-            torch.cat(x).cpu().numpy() for x in (self.low, self.up, self.chain, self.log_ratio)
-        )
-        here = at == low
-        first, second = here & up, here & ~up
-        return ratio[first], ratio[second], np.concatenate([chain[first], chain[second]])
+    kernel: Kernel
+    state: State
+    moves: Array
+    k: NDArray[np.int64]
+    points: Tensor
 
 
 def evidences_of_counts(
@@ -198,24 +153,26 @@ def evidences_of_counts(
         >>> table.index.tolist(), bool((table["se"] < 1).all())
         ([0, 1, 2], True)
     """
-    parts = _checked(target, max_seconds, chains)
+    _check(target, max_seconds, chains)
     begun, generator = clock.now(), torch.Generator(target.device).manual_seed(seed)
     even, end = Evened(target), begun + max_seconds
     state = prior_draws(even, chains, generator)
     warm = clock.part_of_the_time_left(WARM_UP, end)
     with torch.no_grad(), progress_bar(progress, desc="evidences", unit="step") as bar:
+        advance = partial(_stretch, even, generator, bar)
         carried = clock.part_of_the_time_left(CARRIED, warm)
-        kernel, state = _carried(_kernel(even), state, even, generator, carried, bar)
+        kernel, state = _carried(_kernel(even), state, even, generator, carried, advance)
         for i in range(ROUNDS):
             until = clock.part_of_the_time_left(1 / (ROUNDS - i), warm)
-            kernel, state, moves = _round(kernel, state, even, generator, until, bar)
-            _learn(even, moves)
-            state = start(even, state.code, state.theta)
-        seen = _sampled(kernel.frozen(), state, even, generator, end, bar)
-    return _table(target, even, seen, _anchor(target, parts.kind.min, seen.pool, generator))
+            kernel, state = _learned(even, advance(kernel, state, until))
+        kernel, middle = kernel.frozen(), clock.part_of_the_time_left(0.5, end)
+        first = advance(kernel, state, middle, learns=False)
+        second = advance(kernel, first.state, end, learns=False, least=0)
+    points = torch.cat([first.points, second.points])
+    return _table(even, first, second, _anchor(target, points, generator))
 
 
-def _checked(target: Target, seconds: float, chains: int) -> Components:
+def _check(target: Target, seconds: float, chains: int) -> None:
     if not (seconds > 0 and math.isfinite(seconds)) or chains < 2:
         raise ConfigurationError(
             f"max_seconds, chains: expected a positive number and 2 or more, got {seconds} and "
@@ -231,7 +188,6 @@ def _checked(target: Target, seconds: float, chains: int) -> Components:
         raise ConfigurationError("the prior leaves out numbers of components: change min or max")
     if parts.kind.min == parts.kind.max:
         raise ConfigurationError("there is one number of components only; use trj.evidence")
-    return parts
 
 
 def _kernel(target: Target) -> Kernel:
@@ -241,7 +197,12 @@ def _kernel(target: Target) -> Kernel:
 
 
 def _carried(
-    kernel: Kernel, state: State, even: Evened, generator: torch.Generator, until: float, bar: Any
+    kernel: Kernel,
+    state: State,
+    even: Evened,
+    generator: torch.Generator,
+    until: float,
+    advance: Callable[..., Stretch],
 ) -> tuple[Kernel, State]:
     """Chains of all numbers from the prior to the posterior, as many of each, by tempering.
 
@@ -250,183 +211,141 @@ def _carried(
     """
     power, seconds = 0.0, 0.0
     try:
-        even.temper(0.0)
-        state = start(even, state.code, state.theta)
         while power < 1:
-            begun = clock.now()
-            _, value = even.target.log_prior_and_likelihood(state.code, state.theta)
-            step = _step(value.double(), state.code[:, 0], 1 - power)
+            begun, (code, theta) = clock.now(), state[:2]
+            value = even.target.log_prior_and_likelihood(code, theta)[1].double()
+            value = value.nan_to_num(-math.inf, -math.inf, -math.inf)
+            numbers = code[:, 0].unique()
+            mine = (code[:, 0] == numbers[:, None]) & (value > -math.inf)
+            at = torch.full((len(numbers), 1), power, dtype=value.dtype, device=value.device)
+            step = float(next_step(value.expand_as(mine), mine.double(), at, KEPT).median())
             left = (until - begun) / seconds if seconds else math.inf
             if power and left < MOST_POWERS:
                 step = max(step, power ** (1 - 1 / max(left, 1.0)) - power)
             step = min(step, 1 - power)
-            pick = _resampled(even, step * value.double(), state.code[:, 0], generator)
+            log_weight = torch.where(mine, step * value, -math.inf)
+            gain = log_weight.logsumexp(1) - mine.sum(1).log()
+            even.bonus[numbers] -= gain.nan_to_num(0.0, 0.0, 0.0)  # they follow evidences
+            weight = torch.where(gain.isfinite()[:, None], log_weight.softmax(1), 1 / len(code))
+            each = -(-len(code) // len(numbers))  # as many chains of each
+            pick = systematic(weight, each, generator).T.flatten()[: len(code)]
             power = 1.0 if power + step > 1 - 1e-9 else power + step
             even.temper(power)
-            state = start(even, state.code[pick], state.theta[pick])
-            kernel, state, moves = _round(kernel, state, even, generator, begun, bar, STEPS)
-            _learn(even, moves)
-            state = start(even, state.code, state.theta)
+            state = start(even, code[pick], theta[pick])
+            kernel, state = _learned(even, advance(kernel, state, begun, least=STEPS))
             seconds = clock.now() - begun
     finally:
         even.temper(1.0)
     return kernel, state
 
 
-def _step(value: Tensor, k: Tensor, most: float) -> float:
-    """By how much the power may rise so that the chains of each number stay effective."""
-    number = torch.nn.functional.one_hot(k).double()
-
-    def effective(step: float) -> float:
-        top = torch.where(number > 0, value[:, None], -math.inf).amax(0).clamp(min=-1e300)
-        weight = (step * (value - top[k])).nan_to_num(0.0, 0.0, -math.inf).exp()
-        one, two = weight @ number, weight.square() @ number
-        there = number.sum(0)
-        share = torch.where(there > 0, one.square() / two.clamp(min=1e-300), 0.0)
-        return float(share.sum() / there.sum())
-
-    low, high = math.log(1e-12), math.log(most)
-    if effective(most) >= KEPT:
-        return most
-    for _ in range(40):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if effective(math.exp(middle)) >= KEPT else (low, middle)
-    return math.exp(low)
-
-
-def _resampled(even: Evened, log_weight: Tensor, k: Tensor, generator: torch.Generator) -> Tensor:
-    """Chains that go on, (C,): as many of each number that there is; bonuses follow evidences."""
-    there = k.unique().tolist()
-    sizes = [len(k) // len(there) + (i < len(k) % len(there)) for i in range(len(there))]
-    picks = []
-    for number, size in zip(there, sizes, strict=True):
-        rows = (k == number).nonzero()[:, 0]
-        mine = torch.where(log_weight[rows].isnan(), -math.inf, log_weight[rows])
-        gain = float(mine.logsumexp(0)) - math.log(len(rows))
-        even.raise_bonus(number, -gain if math.isfinite(gain) else 0.0)
-        weight = mine.softmax(0) if math.isfinite(gain) else torch.ones_like(mine)
-        picks.append(rows[systematic(weight[None] / weight.sum(), size, generator)[0]])
-    return torch.cat(picks)
-
-
-def _round(
-    kernel: Kernel,
-    state: State,
+def _stretch(
     even: Evened,
     generator: torch.Generator,
-    until: float,
     bar: Any,
+    kernel: Kernel,
+    state: State,
+    until: float,
+    *,
+    learns: bool = True,
     least: int = 1,
-) -> tuple[Kernel, State, Moves]:
-    """Steps by a kernel that learns, until some time and at least so many."""
-    moves, tally, steps = Moves(), Tally(even), 0
+) -> Stretch:
+    """Steps until some time and at least so many, by a kernel that learns or is frozen."""
+    tally, moves = Tally(even), [torch.zeros(5, 0, dtype=torch.float64, device=even.device)]
+    k, points, steps = [state.code[:, :0].T], [state.theta[:0]], 0
     while steps < least or clock.now() < until:
-        kernel, state, infos = kernel.adapt(state, generator)
+        if learns:
+            kernel, state, infos = kernel.adapt(state, generator)
+        else:
+            state, infos = kernel.step(state, generator)
         tally.add(infos)
-        moves.add(infos, even.bonus)
-        bar.update()
+        moves += [_between_neighbours(info, even.bonus) for info in infos]
+        k.append(state.code.T)
+        points.append(state.theta[state.code[:, 0] == even.space.kinds[0].min])
         steps += 1
+        bar.update()
     tally.check()
-    return kernel, state, moves
+    every, path = (torch.cat(x, dim).cpu().numpy() for x, dim in ((moves, 1), (k, 0)))
+    return Stretch(kernel, state, every, path, torch.cat(points))
 
 
-def _learn(even: Evened, moves: Moves) -> None:
-    """Give each number the bonus with which all are as probable, as far as a round tells."""
+def _between_neighbours(info: Info, bonus: Tensor) -> Tensor:
+    """What a step has proposed between neighbouring numbers, as of :class:`Stretch`, (5, n)."""
+    here, there = info.before.code[:, 0], info.proposed.code[:, 0]
+    rows = ((there - here).abs() == 1).nonzero()[:, 0]
+    here, there = here[rows], there[rows]
+    ratio = info.log_ratio[rows].double() - (bonus[there] - bonus[here])
+    possible = (info.proposed.log_joint[rows].abs() < math.inf) & ~ratio.isnan()
+    ratio = torch.where(possible, ratio, -math.inf)
+    columns = torch.minimum(here, there), there > here, rows, ratio, info.accepted[rows]
+    return torch.stack([x.double() for x in columns])
+
+
+def _from(moves: Array, low: int) -> tuple[Array, Array, NDArray[np.intp]]:
+    """log r of moves up and down from a number, and their chains, in this order."""
+    _, up, chain, ratio, _ = moves[:, moves[0] == low]
+    first, second = up > 0, up == 0
+    return ratio[first], ratio[second], np.concatenate([chain[first], chain[second]]).astype(int)
+
+
+def _crossings(moves: Array, low: int) -> int:
+    """Times that chains went from a number to the next, or back if that was rarer."""
+    up = moves[1, (moves[0] == low) & (moves[4] > 0)]
+    return int(min(up.sum(), (1 - up).sum()))
+
+
+def _learned(even: Evened, seen: Stretch) -> tuple[Kernel, State]:
+    """Give each number the bonus with which all are as probable, as far as moves tell."""
     (kind,) = even.space.kinds
-    before, total = even.bonus.double().cpu().numpy(), 0.0
-    bonus = before.copy()
+    before, total = even.bonus.tolist(), 0.0
     for k in range(kind.min, kind.max):
-        up, down, _ = moves.between(k)
+        up, down, _ = _from(seen.moves, k)
         old = before[k] - before[k + 1]
-        new = _ratio(up, down, float(old))
+        new = _ratio(up, down, old)
         if math.isnan(new) and len(up):
             new = float(np.logaddexp.reduce(up)) - math.log(len(up))
         elif math.isnan(new) and len(down):
             new = math.log(len(down)) - float(np.logaddexp.reduce(down))
         new = old if math.isnan(new) else min(max(new, old - CHANGE), old + CHANGE)
         total -= new
-        bonus[k + 1] = bonus[kind.min] + total
-    even.give(torch.as_tensor(bonus))
+        even.bonus[k + 1] = before[kind.min] + total
+    return seen.kernel, start(even, seen.state.code, seen.state.theta)
 
 
-@dataclass
-class Seen:
-    """What chains have shown that visit all numbers alike.
-
-    Attributes:
-        halves: Moves of the first and of the second half of the time.
-        visits: Of each chain in either half, shape (2, C, K + 1).
-        tours: From the smallest number to the largest and back, of all chains.
-        steps: Of each chain.
-        pool: Some points of the smallest number.
-    """
-
-    halves: tuple[Moves, Moves]
-    visits: Tensor
-    tours: int
-    steps: int
-    pool: Pool
-
-
-def _sampled(
-    kernel: Kernel, state: State, even: Evened, generator: torch.Generator, end: float, bar: Any
-) -> Seen:
-    low, high = even.space.kinds[0].min, even.space.kinds[0].max
-    halves, tally = (Moves(), Moves()), Tally(even)
-    n, middle = len(state.code), clock.part_of_the_time_left(0.5, end)
-    visits = torch.zeros(2, n, high + 1, device=even.device)
-    back = torch.zeros(n, dtype=torch.bool, device=even.device)
-    begun, tours = torch.zeros_like(back), torch.zeros((), dtype=torch.long, device=even.device)
-    steps, kept = 0, list[Tensor]()
-    while clock.now() < end or not steps:
-        state, infos = kernel.step(state, generator)
-        tally.add(infos)
-        half, k = int(clock.now() > middle), state.code[:, 0]
-        halves[half].add(infos, even.bonus)
-        visits[half].scatter_add_(1, k[:, None], torch.ones_like(visits[half, :, :1]))
-        tours = tours + (back & (k == low)).sum()
-        begun = begun | (k == low)
-        back = (back & (k != low)) | (begun & (k == high))
-        kept.append(state.theta[k == low])
-        steps += 1
-        bar.update()
-    tally.check()
-    theta = torch.cat(kept)
+def _anchor(target: Target, theta: Tensor, generator: torch.Generator) -> Estimate:
+    """Log evidence of the smallest number, by importance sampling through normals of its points."""
+    code = torch.tensor([target.space.kinds[0].min], device=target.device)
     theta = theta[:: max(1, len(theta) // DRAWS)]
-    code = torch.full_like(theta[:, :1], low, dtype=torch.long)
-    pool = Pool(code, theta, torch.zeros_like(theta[:, 0]).double())
-    return Seen(halves, visits.double(), int(tours), steps, pool)
-
-
-def _anchor(target: Target, low: int, pool: Pool, generator: torch.Generator) -> Estimate:
-    """Log evidence of the smallest number, by importance sampling."""
+    pool = Pool(code.expand(len(theta), 1), theta, torch.zeros_like(theta[:, 0]).double())
     flow = gaussian_mixture(target.space, pool, generator)
-    code = torch.tensor([low], device=target.device)
     with torch.no_grad():
         log_w = enough_weights(target, flow, code, generator, most=DRAWS)
         prior = float(target.space.log_prior(code[None]))
     return rounded(log_mean_weight(log_w), target.dtype).shifted(-prior)
 
 
-def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.DataFrame:
+def _table(even: Evened, first: Stretch, second: Stretch, anchor: Estimate) -> pd.DataFrame:
     import pandas as pd
 
     low, high = even.space.kinds[0].min, even.space.kinds[0].max
-    counts = np.arange(low, high + 1)
-    odds, parts, halves = _by_moves(even, seen, low, high)
-    visits = seen.visits[..., low:].cpu().numpy()
-    by_visits, visited = _by_visits(even, visits.sum(0), low)
-    first, second = (_by_visits(even, half, low)[0] for half in visits)
+    counts, halves = np.arange(low, high + 1), (first, second)
+    bonus, chains = even.bonus.cpu().numpy()[low:], first.k.shape[1]
+    every = np.concatenate([half.moves for half in halves], 1)
+    odds, parts = _by_moves(every, bonus, low, chains)
+    drift = np.subtract(*(_by_moves(half.moves, bonus, low, chains)[0] for half in halves))
+    visits = np.array([[(half.k == k).sum(0) for k in counts] for half in halves]).swapaxes(1, 2)
+    by_visits, visited = _by_visits(bonus, visits.sum(0))
     with np.errstate(invalid="ignore"):  # of what was never visited
-        se = np.maximum(_error(parts), np.abs(halves[1] - halves[0]) / 2)
-        visits_se = np.maximum(_error(visited), np.abs(second - first) / 2)
-        apart = np.abs(by_visits - odds)[1:] / np.hypot(se, visits_se)[1:]
-    code = torch.as_tensor(counts, device=target.device)[:, None]
-    prior = target.space.log_prior(code).double().cpu().numpy()
+        apart = np.subtract(*(_by_visits(bonus, half)[0] for half in visits))
+        se = np.maximum(_error(parts), np.abs(drift) / 2)
+        visits_se = np.maximum(_error(visited), np.abs(apart) / 2)
+        clash = np.abs(by_visits - odds)[1:] / np.hypot(se, visits_se)[1:]
+    code = torch.as_tensor(counts, device=even.device)[:, None]
+    prior = even.space.log_prior(code).double().cpu().numpy()
     shift = anchor.value - (prior - prior[0])
     p = np.exp(odds - np.logaddexp.reduce(odds)) if np.isfinite(odds).all() else odds * math.nan
     share_parts = p * (parts - (parts @ p)[:, None])
-    share_drift = p * np.abs(halves[1] - halves[0] - p @ (halves[1] - halves[0])) / 2
+    share_drift = p * np.abs(drift - p @ drift) / 2
     table = pd.DataFrame(
         {
             "log_evidence": odds + shift,
@@ -438,14 +357,12 @@ def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.Dat
         },
         index=pd.Index(counts, name="k"),
     )
-    table.attrs = {"tours": seen.tours, "steps": seen.steps}
+    path = np.concatenate([half.k for half in halves])
+    table.attrs = {"tours": _tours(path, low, high), "steps": len(path)}
     if anchor.warning:
         table[["se", "visits_se"]] = math.nan
         warn_user(f"evidence of {low} components: {anchor.warning}", ConvergenceWarning)
-    every = seen.halves[0].and_those_of(seen.halves[1])
-    rare = [
-        k for k in range(low, high) if every.crossings(k) < FEW_CROSSINGS * seen.visits.shape[1]
-    ]
+    rare = [k for k in range(low, high) if _crossings(every, k) < FEW_CROSSINGS * chains]
     if rare:
         # beyond a gap that chains do not cross nothing says that they have forgotten their start
         table.loc[rare[0] + 1 :, ["se", "visits_se"]] = math.nan
@@ -455,47 +372,45 @@ def _table(target: Target, even: Evened, seen: Seen, anchor: Estimate) -> pd.Dat
             f"of {rare[0] + 1} and more have no errors; give it more max_seconds",
             ConvergenceWarning,
         )
-    if bool((apart > CLASH).any()):
-        worst = int(np.nanargmax(apart))
+    if bool((clash > CLASH).any()):
+        worst = int(np.nanargmax(clash))
         warn_user(
             f"evidence of {counts[1 + worst]} components: by moves and by visits it differs by "
-            f"{apart[worst]:.1f} standard errors; give it more max_seconds",
+            f"{clash[worst]:.1f} standard errors; give it more max_seconds",
             DisagreementWarning,
         )
     return table
 
 
-def _by_moves(even: Evened, seen: Seen, low: int, high: int) -> tuple[Array, Array, list[Array]]:
-    """Log odds to the smallest number (n,), what each chain adds (C, n), and those of halves."""
-    chains = seen.visits.shape[1]
-    bonus = even.bonus.double().cpu().numpy()
-    columns, parts = [], [np.zeros(chains)]
-    every = seen.halves[0].and_those_of(seen.halves[1])
-    for k in range(low, high):
-        guess = float(bonus[k] - bonus[k + 1])
-        ratios = [_ratio(*moves.between(k)[:2], guess) for moves in seen.halves]
-        up, down, chain = every.between(k)
-        c = _ratio(up, down, guess)
-        columns.append([c, *ratios])
-        each = np.full(chains, math.nan)
+def _by_moves(moves: Array, bonus: Array, low: int, chains: int) -> tuple[Array, Array]:
+    """Log odds to the smallest number (n,), and what each chain adds (C, n)."""
+    odds, parts = [0.0], [np.zeros(chains)]
+    for k, guess in enumerate(bonus[:-1] - bonus[1:], low):
+        up, down, chain = _from(moves, k)
+        c, each = _ratio(up, down, float(guess)), np.full(chains, math.nan)
         if not math.isnan(c):
             each = np.bincount(chain, influence(up, down, c), chains)
-        parts.append(each)
-    odds, *halves = np.cumsum([[0.0, 0.0, 0.0], *columns], 0).T
-    return odds, np.cumsum(parts, 0).T, halves
+        odds, parts = [*odds, c], [*parts, each]
+    return np.cumsum(odds), np.cumsum(parts, 0).T
 
 
 def _ratio(up: Array, down: Array, guess: float) -> float:
     return acceptance_ratio(up, down, guess) if len(up) and len(down) else math.nan
 
 
-def _by_visits(even: Evened, visits: Array, low: int) -> tuple[Array, Array]:
+def _by_visits(bonus: Array, visits: Array) -> tuple[Array, Array]:
     """Log odds to the smallest number by visits (C, n), and what each chain adds (C, n)."""
-    total, bonus = visits.sum(0), even.bonus[low:].double().cpu().numpy()
+    total = visits.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(total) - bonus - (np.log(total[0]) - bonus[0])
         parts = visits / total - visits[:, :1] / total[0]
     return odds, parts
+
+
+def _tours(k: NDArray[np.int64], low: int, high: int) -> int:
+    """Times that chains went from the smallest number to the largest and back, (steps, C)."""
+    ends = (row[(row == low) | (row == high)] for row in k.T)  # a tour begins at the smallest
+    return sum(max(0, int((np.diff(x) < 0).sum() - (x[:1] == high).sum())) for x in ends)
 
 
 def _error(parts: Array) -> Array:
