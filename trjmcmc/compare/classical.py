@@ -34,7 +34,7 @@ from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
 from ..pilot.audit import REPLICATES
 from ..run.sampler import TRJSampler
-from ..run.strategy import WithKernel
+from ..run.strategy import Strategy
 from ..space.base import Space
 from ..target.target import Target
 from ..transport.base import Transport
@@ -104,7 +104,7 @@ class ClassicalSampler(TRJSampler):
             raise ConfigurationError(f"{method}: reverse KL needs the likelihood's gradient")
 
 
-class Classical(WithKernel):
+class Classical(Strategy):
     """Fits a classical jump to a pilot run, and samples with it and random walks.
 
     Arguments:
@@ -115,6 +115,7 @@ class Classical(WithKernel):
     fit_share = 1.0  # the published fit, in full or not at all
 
     def __init__(self, method: str) -> None:
+        super().__init__(self._moves)
         self.method = method
         self._jump: Kernel | None = None
         self._scale: Tensor | float = 1.0
@@ -150,7 +151,7 @@ class Classical(WithKernel):
         self._scale = typical_scale(moments(draws, codes, active)[1], active)
         return audit.pool()
 
-    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
+    def _moves(self, target: Target, transport: Transport) -> Kernel:
         """The fitted jump and random walks; before the fit, births and deaths."""
         if self._jump is not None:
             return Cycle([self._jump, (RandomWalk(target, scale=self._scale), WALKS)])

@@ -50,7 +50,7 @@ from .rounds_saved import (
 )
 from .shards import numbers_of
 from .stated import Stated
-from .strategy import FIT_SHARE, WithKernel
+from .strategy import FIT_SHARE
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
@@ -101,7 +101,7 @@ def begin(
     """
     found = None if place is None else place.found
     there = saved if found is None else found.head
-    if isinstance(known.strategy, WithKernel):
+    if known.strategy.given is not None:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         needed = known.strategy.trains and not known.ready
         fit = "auto" if not needed else True if fit == "auto" else fit

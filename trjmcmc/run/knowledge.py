@@ -26,7 +26,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .budget import Spending, limited
-from .strategy import Strategy, WithKernel, check_kernel
+from .strategy import Strategy, check_kernel
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
 
@@ -124,8 +124,7 @@ class Knowledge:
         Raises:
             ConfigurationError: It can't move between models, or inside them.
         """
-        assert isinstance(self.strategy, WithKernel)
-        return check_kernel(self.target, self.strategy.kernel(self.target, transport, self.fitted))
+        return check_kernel(self.target, self.strategy.kernel(self.target, transport))
 
     def fit(self, *, max_evaluations: int | None = None, **settings: Any) -> FitTrace:
         """Train the map, and weigh models through it; see :meth:`trjmcmc.TRJSampler.fit`."""

@@ -45,7 +45,7 @@ from .maps import map_of, matching
 from .plan import Plan
 from .rounds_saved import place_of, saved_in
 from .stated import Stated
-from .strategy import MakeKernel, Strategy, WithKernel, with_kernel
+from .strategy import MakeKernel, Strategy
 
 MakeTransport = Callable[[Space], Transport]
 
@@ -96,7 +96,7 @@ class TRJSampler:
         self,
         target: Target,
         transport: Transport | MakeTransport | None = None,
-        kernel: Kernel | MakeKernel | WithKernel | None = None,
+        kernel: Kernel | MakeKernel | Strategy | None = None,
         *,
         models: ModelWeights | MakeWeights | None = None,
         seed: int | None = None,
@@ -109,7 +109,7 @@ class TRJSampler:
         if plan is not None and not isinstance(plan, Plan):
             raise ConfigurationError(f"plan: expected a trjmcmc.run.plan.Plan, got {plan!r}")
         self._plan = plan
-        strategy = Strategy() if kernel is None else with_kernel(kernel)
+        strategy = kernel if isinstance(kernel, Strategy) else Strategy(kernel)
         self._open_precision = dtype is None and target.is_precision_open
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
@@ -138,7 +138,7 @@ class TRJSampler:
             make_weights=weights_maker(target, models),
             spending=spending,
         )
-        if isinstance(strategy, WithKernel):
+        if strategy.given is not None:
             self._known.kernel(self.transport)  # refused here if it can't reach everything
 
     @property
@@ -411,7 +411,7 @@ class TRJSampler:
     def _refines(self) -> bool:
         """Whether float64 may follow: nobody has stated a precision, given a kernel, or trained."""
         known = self._known
-        untouched = known.trace is None and not isinstance(known.strategy, WithKernel)
+        untouched = known.trace is None and known.strategy.given is None
         single = self.target.dtype == torch.float32 and self.target.device.type != "mps"
         return self._open_precision and untouched and single
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +18,14 @@ FIT_SHARE = 0.75  # of the time, or the evaluations, of a run with fit=True, for
 
 
 class Strategy:
-    """How a sampler fits; its runs measure moves of their own.
+    """How a sampler fits; its runs measure moves of their own, or have the kernel of the user.
+
+    Arguments:
+        kernel: The user's, or what makes it of the target and the map; None for moves of its own.
 
     Attributes:
+        given: As above.
+        trains: Whether the kernel goes through the map, which is then trained first.
         weighs: Whether evidences are estimated with the map, by importance sampling and bridges.
         fit_share: Share of the time of a run that its fit may take.
     """
@@ -29,55 +33,22 @@ class Strategy:
     weighs = True
     fit_share = FIT_SHARE
 
+    def __init__(self, kernel: Kernel | MakeKernel | None = None) -> None:
+        if kernel is not None and not isinstance(kernel, Kernel) and not callable(kernel):
+            raise ConfigurationError(
+                "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
+                f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
+            )
+        self.given, self.trains = kernel, not isinstance(kernel, Kernel)
+
     def fit(self, trainer: Trainer, **settings: Any) -> Fitted:
         """Fit the map; settings as of :meth:`~trjmcmc.fit.trainer.Trainer.fit`."""
         return trainer.fit(**settings)
 
-
-class WithKernel(Strategy, ABC):
-    """A sampler of one kernel.
-
-    Attributes:
-        trains: Whether the kernel goes through the map, which is then trained first.
-    """
-
-    trains = True
-
-    @abstractmethod
-    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
-        """The kernel, of the map as it is.
-
-        Arguments:
-            target: The target.
-            transport: The map.
-            fitted: What is known of the target.
-        """
-
-
-class GivenKernel(WithKernel):
-    """The user's kernel, or what the user's function makes of the target and the map."""
-
-    def __init__(self, kernel: Kernel | MakeKernel) -> None:
-        self._given, self.trains = kernel, not isinstance(kernel, Kernel)
-
-    def kernel(self, target: Target, transport: Transport, fitted: Fitted) -> Kernel:
-        return self._given if isinstance(self._given, Kernel) else self._given(target, transport)
-
-
-def with_kernel(kernel: Kernel | MakeKernel | WithKernel) -> WithKernel:
-    """A sampler of what a user gives as its kernel.
-
-    Raises:
-        ConfigurationError: Neither a kernel nor a function.
-    """
-    if isinstance(kernel, WithKernel):
-        return kernel
-    if not isinstance(kernel, Kernel) and not callable(kernel):
-        raise ConfigurationError(
-            "kernel: expected a trj.kernel.Kernel, or a function of (target, transport) that "
-            f"makes one, got {kernel!r}; several kernels in turn are a trj.kernel.Cycle"
-        )
-    return GivenKernel(kernel)
+    def kernel(self, target: Target, transport: Transport) -> Kernel:
+        """The kernel that was given, of the map as it is."""
+        assert self.given is not None
+        return self.given if isinstance(self.given, Kernel) else self.given(target, transport)
 
 
 def check_kernel(target: Target, kernel: Kernel) -> Kernel:
