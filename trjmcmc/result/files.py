@@ -42,7 +42,7 @@ class Contents:
     slot_names: Sequence[str]
     coarse: Mapping[str, str] | None
     turns: Mapping[str, tuple[float, float]]
-    onward: Any = None  # of plain data in files
+    onward: Any = None  # plain data
 
 
 def write(path: str | Path, contents: Contents) -> None:
@@ -68,7 +68,7 @@ def write(path: str | Path, contents: Contents) -> None:
         "crossings": found.crossings,
         "report": _report_data(found.report),
         "truth": truth,
-        "onward": as_data(found.onward),
+        "onward": found.onward,
     }
     Path(path).write_bytes(pack(data))
 
@@ -134,11 +134,6 @@ def _contents(data: dict[str, Any]) -> Contents:
         turns=data["turns"],
         onward=data["onward"],
     )
-
-
-def as_data(onward: Any) -> Any:
-    """What a result knows of how to go on, as plain data, or None."""
-    return onward.data() if hasattr(onward, "data") else onward
 
 
 def smallest(code: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from .catalogue import INTERVAL, Catalogue
 from .convergence import Convergence
 from .doubts import Doubt, Doubts
 from .evidences import Evidences
-from .files import Contents, as_data, read, write
+from .files import Contents, read, write
 from .indicator import ModelIndicator
 from .merge import merged
 from .numbers import chosen
@@ -701,7 +700,7 @@ class Result:
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return _of, (replace(self._contents(), onward=as_data(self.onward)),)
+        return _of, (self._contents(),)
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""

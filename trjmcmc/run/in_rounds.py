@@ -41,11 +41,11 @@ from .rounds_saved import (
     MAP,
     STATED,
     Place,
-    RoundsOnward,
     RoundsSaver,
     before_in,
     before_of,
     check_same,
+    onward,
     record_of,
 )
 from .shards import numbers_of
@@ -458,5 +458,5 @@ class InRounds:
             whole = self._last.draws
             cut = whole.n_draws - run.draws.n_draws
             before = whole.first(cut) if cut else None
-            result.onward = RoundsOnward(run.position, run.recipe, self._seed, before)
+            result.onward = onward(run.position, run.recipe, self._seed, before)
         return result

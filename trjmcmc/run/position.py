@@ -12,6 +12,9 @@ from torch import Tensor
 from ..draws import Pool
 from ..kernel.base import State
 from .recipes.base import Known
+from .shard_work import moved
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -40,35 +43,22 @@ class Lesson:
 
     def data(self) -> dict[str, Any]:
         """Plain data and tensors."""
-        known = {
-            k: v.cpu() if isinstance(v, Tensor) else v for k, v in self.known._asdict().items()
-        }
-        known["draws"] = _columns(self.known.draws)
-        for name in ("families", "proposed"):
-            known[name] = tuple(x.cpu() for x in known[name])
+        known = {**self.known._asdict(), "draws": _columns(self.known.draws)}
         seen = None if self.seen is None else _columns(self.seen)
-        state = tuple(x.cpu() for x in self.state[:3])
-        more = {"known": known, "state": state, "seen": seen, "worth": dict(self.worth)}
-        return {**vars(self), **more}
+        more = {"known": known, "state": tuple(self.state[:3]), "seen": seen}
+        found: dict[str, Any] = moved({**vars(self), **more, "worth": dict(self.worth)}, CPU)
+        return found
 
     @classmethod
     def of(cls, data: Mapping[str, Any], device: torch.device) -> Lesson:
         """A lesson out of plain data."""
-        known, seen = data["known"], data["seen"]
-        there: dict[str, Any] = {
-            k: v.to(device) if isinstance(v, Tensor) else v for k, v in known.items()
-        }
-        there["draws"] = Pool(*(x.to(device) for x in known["draws"]))
-        for name in ("families", "proposed"):
-            there[name] = tuple(x.to(device) for x in known[name])
-        there |= {name: tuple(known[name]) for name in ("climbs", "needed")}
-        more: dict[str, Any] = {
-            "known": Known(**there),
-            "state": State(*(x.to(device) for x in data["state"])),
-            "seen": None if seen is None else Pool(*(x.to(device) for x in seen)),
-        }
-        own: dict[str, Any] = {f.name: {**data, **more}[f.name] for f in fields(cls)}
-        return cls(**own)
+        there = moved({f.name: data[f.name] for f in fields(cls)}, device)
+        known, seen = there["known"], there["seen"]
+        known |= {name: tuple(known[name]) for name in ("families", "proposed", "climbs", "needed")}
+        there["known"] = Known(**{**known, "draws": Pool(*known["draws"])})
+        there["state"] = State(*there["state"])
+        there["seen"] = None if seen is None else Pool(*seen)
+        return cls(**{**there, "generator": data["generator"]})
 
 
 @dataclass(frozen=True)
@@ -113,8 +103,7 @@ class Position:
 
     def data(self) -> dict[str, Any]:
         """Plain data and tensors, without the lesson."""
-        memo = tuple(x.cpu() for x in self.memo)
-        found = {**vars(self), "memo": memo}
+        found: dict[str, Any] = moved({**vars(self), "lesson": None}, CPU)
         del found["lesson"]
         return found
 
@@ -128,4 +117,4 @@ class Position:
 
 
 def _columns(draws: Pool) -> tuple[Tensor, ...]:
-    return tuple(x.cpu() for x in (draws.code, draws.theta, draws.log_joint))
+    return draws.code, draws.theta, draws.log_joint

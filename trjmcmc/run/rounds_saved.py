@@ -278,8 +278,8 @@ def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | 
     return Resumption(position, _record(columns, target))
 
 
-class RoundsOnward:
-    """A run in rounds that has ended, between two steps.
+def onward(position: Position, recipe: Recipe, seed: int, cut: Draws | None) -> dict[str, Any]:
+    """What a result goes on with: plain data, without its draws.
 
     Arguments:
         position: Where it goes on.
@@ -287,30 +287,19 @@ class RoundsOnward:
         seed: The sampler's.
         cut: Draws before those that the result has, or None.
     """
-
-    def __init__(
-        self, position: Position, recipe: Recipe, seed: int, cut: Draws | None = None
-    ) -> None:
-        self.position, self._recipe, self._seed, self._cut = position, recipe, seed, cut
-
-    def data(self) -> dict[str, Any]:
-        """Plain data, without the draws."""
-        lesson = _lesson(self.position, self._recipe)
-        cut = self._cut
-        parts = None if cut is None else (cut.code, cut.theta, cut.log_joint)
-        found = {"lesson": lesson, "seed": self._seed, CUT: parts}
-        return {**_position(self.position, self._recipe), **found}
+    parts = None if cut is None else (cut.code, cut.theta, cut.log_joint)
+    lesson = _lesson(position, recipe)
+    return {**_position(position, recipe), "lesson": lesson, "seed": seed, CUT: parts}
 
 
 def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, Any]:
-    """What a result goes on with, of the head of a folder and the lesson there."""
+    """The same, of the head of a folder and the lesson there."""
     return {**head, "lesson": lesson, "seed": head["settings"]["seed"], CUT: None}
 
 
 def saved_in(result: object) -> Mapping[str, Any] | None:
-    """The plain data of a run in rounds that a result goes on with; None of others."""
-    onward = getattr(result, "onward", None)
-    data = onward.data() if isinstance(onward, RoundsOnward) else onward
+    """What a result goes on with, of a run in rounds; None of others."""
+    data = getattr(result, "onward", None)
     return data if isinstance(data, Mapping) and ROUNDS in data else None
 
 
