@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 from .. import clock
@@ -47,21 +46,6 @@ class Grid:
         if self._crew is not None:
             self._crew.close()
         self._crew = None
-
-
-def grid_of(shards: int | None, executor: Any) -> Grid | None:
-    """What the user asks, or None of one batch of chains here.
-
-    Raises:
-        ConfigurationError: Less than one shard, or workers for none.
-    """
-    if shards is None:
-        if executor is not None:
-            raise ConfigurationError("executor: say how many shards it is to work on, shards=16")
-        return None
-    if not isinstance(shards, Integral) or shards < 1:
-        raise ConfigurationError(f"shards: expected an integer of 1 or more, got {shards!r}")
-    return Grid(int(shards), executor)
 
 
 class Crew:

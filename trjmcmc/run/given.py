@@ -14,6 +14,7 @@ from ..result.result import Result
 from ..space.base import Space
 from ..target.target import Target
 from ..weights.base import ModelWeights
+from .crew import Grid
 from .maps import default_weights
 
 MakeWeights = Callable[[Space], ModelWeights]
@@ -125,3 +126,18 @@ def checked_mode(mode: bool | str) -> bool | str:
     if mode is not True and mode is not False and mode != "traced":
         raise ConfigurationError(f'compile: expected False, True or "traced", got {mode!r}')
     return mode
+
+
+def grid_of(shards: int | None, executor: Any) -> Grid | None:
+    """What the user asks, or None of one batch of chains here.
+
+    Raises:
+        ConfigurationError: Less than one shard, or workers for none.
+    """
+    if shards is None:
+        if executor is not None:
+            raise ConfigurationError("executor: say how many shards it is to work on, shards=16")
+        return None
+    if not isinstance(shards, Integral) or shards < 1:
+        raise ConfigurationError(f"shards: expected an integer of 1 or more, got {shards!r}")
+    return Grid(int(shards), executor)

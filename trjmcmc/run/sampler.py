@@ -28,7 +28,6 @@ from ..weights.base import ModelWeights
 from . import in_rounds
 from .aims import Rule
 from .budget import Spending
-from .crew import grid_of
 from .given import (
     MakeWeights,
     as_pool,
@@ -37,6 +36,7 @@ from .given import (
     check_given,
     check_seconds,
     checked_mode,
+    grid_of,
     weights_maker,
 )
 from .in_rounds import InRounds
