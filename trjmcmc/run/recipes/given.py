@@ -11,7 +11,6 @@ from ...draws import Pool
 from ...kernel.base import State
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
-from ..maps import matching
 from ..start import starting_state
 from .base import USUAL, Known, Moves, Recipe, Route
 
@@ -65,4 +64,4 @@ class Given(Recipe):
         space = self.target.space
         if self.trained is not None or not space.few:
             return self.trained
-        return matching(gaussian_mixture(space, known.draws, generator), self.target)
+        return gaussian_mixture(space, known.draws, generator)

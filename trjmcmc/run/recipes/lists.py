@@ -22,7 +22,6 @@ from ...pilot.screening import draws_within
 from ...pilot.smc import TemperedSMC
 from ...transport.base import Transport
 from ...transport.normals import gaussian_mixture
-from ..maps import matching
 from ..moves import birth_death
 from . import by_importance
 from .base import FRESH, Known, Moves, Recipe, Route, masses, route_of
@@ -200,8 +199,7 @@ class Lists(Recipe):
         plan, space = self.plan, self.target.space
         few = min(plan.normals, FEW_NORMALS) if known.proposed else plan.normals
         few = 1 if self.late else few  # to weigh what there is
-        normals = gaussian_mixture(space, draws, generator, components=few, draws=plan.taught)
-        return matching(normals, self.target)
+        return gaussian_mixture(space, draws, generator, components=few, draws=plan.taught)
 
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:
         """Draws of the chains; those of the populations too at first, and of rare models."""
