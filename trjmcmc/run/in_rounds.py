@@ -27,7 +27,6 @@ from .aims import Aims
 from .budget import limited
 from .capture import off_target
 from .given import check_counts
-from .interrupts import once_pressed
 from .knowledge import Knowledge
 from .look import MET, Run
 from .maps import check_round_trip
@@ -304,7 +303,7 @@ class InRounds:
         self._known.begin()
         with limited(self._recipe.target, spending.account, max_evaluations):
             limit.begin(begun + seconds, spending.account)
-            with once_pressed(limit.press):
+            with limit.heard():
                 with nullcontext() if self._before is None else spending.account.free():
                     few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
                     limit.keep(self._recipe.kept)

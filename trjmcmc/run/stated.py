@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import clock
 from ..draws import Pool
@@ -38,6 +41,24 @@ class Limit:
     def press(self) -> None:
         """End the run at its next step."""
         self.pressed = True
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Ctrl-C ends the run at its next step in this block; pressed again it is heard at once."""
+        if threading.current_thread() is not threading.main_thread():  # no signals come here
+            yield
+            return
+
+        def hear(number: int, frame: Any) -> None:
+            if self.pressed:
+                raise KeyboardInterrupt
+            self.pressed = True
+
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def keep(self, evaluations: float) -> None:
         """Keep so many of them to sum up by."""
