@@ -202,9 +202,9 @@ def test_a_failed_evaluation_is_not_the_end(gradients):
     ("make", "error", "message"),
     [
         (
-            lambda t, g: smc(t, t.space.enumerate(), ess=1.0, generator=g),
+            lambda t, g: smc(t, t.space.enumerate(), moves=0, generator=g),
             ConfigurationError,
-            "0 < ess < 1",
+            "moves >= 1",
         ),
         (
             lambda t, g: smc(impossible(), torch.zeros(1, 1).long(), generator=g),

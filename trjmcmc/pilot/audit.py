@@ -56,7 +56,6 @@ class Audit:
         particles: Chains a model and replicate in the first round; 24 000 shared among all,
             but 100 to 1000 each, if omitted.
         moves: Moves of each chain at each temperature, 30 if omitted.
-        gradients: Whether to use them; None asks the target.
         generator: Source of randomness.
 
     Attributes:
@@ -90,13 +89,11 @@ class Audit:
         *,
         particles: int | None = None,
         moves: int | None = None,
-        gradients: bool | None = None,
         generator: torch.Generator,
     ) -> None:
         self.target, self.code, self.generator = target, code, generator
         self.particles = usual_particles(len(code)) if particles is None else particles
         self.moves = MOVES if moves is None else moves
-        self.gradients = gradients
         self.rounds: list[tuple[Tensor, int, Particles]] = []
         self.parts: list[tuple[int, Part]] = []
         self.outside = torch.ones(len(code), dtype=torch.float64)
@@ -157,7 +154,6 @@ class Audit:
             self.code[todo.to(self.code.device)].repeat(REPLICATES, 1),
             particles=size,
             moves=self.moves,
-            gradients=self.gradients,
             budget=limit,
             generator=self.generator,
         )

@@ -17,6 +17,8 @@ from .particles import Particles, Store
 
 BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 
+KEPT = 0.5  # share of the points that stay effective when the temperature changes
+
 BISECTIONS = 40  # of the log of a step of the temperature
 
 LOG_SMALLEST_STEP = -200.0  # where that bisection begins
@@ -49,7 +51,7 @@ class TemperedSMC:
     """Tempered sequential Monte Carlo that keeps every state of every chain.
 
     Each row has its own temperatures, each next one where the conditional effective sample size
-    falls to ``ess``. At each, ``particles`` points are resampled systematically among all
+    falls to a half. At each, ``particles`` points are resampled systematically among all
     points of the last temperature and moved ``moves`` times, and all points on the way are
     particles of the next. Walks go along the particles' covariance or the difference of two
     particles, with log-normal step sizes. Where there are gradients, some walks give way to
@@ -63,7 +65,6 @@ class TemperedSMC:
         code: Models, shape (M, L); repeat a row for an independent replicate.
         particles: Chains a row.
         moves: Moves of each chain at each temperature.
-        ess: Share of the points to keep effective at each temperature, in (0, 1).
         gradients: Whether to use them; None asks the target.
         budget: Most evaluations, about; temperatures are fewer where it runs out, and there is
             one round of polish at most.
@@ -72,7 +73,7 @@ class TemperedSMC:
         generator: Source of randomness.
 
     Attributes:
-        hurried: Whether the last temperature came sooner than ``ess`` allows: it was late.
+        hurried: Whether the last temperature came sooner than that: it was late.
         temperatures: Steps of the temperature so far.
         evaluations: Evaluations of the likelihood so far, gradients included.
 
@@ -105,19 +106,17 @@ class TemperedSMC:
         *,
         particles: int = 1000,
         moves: int = 30,
-        ess: float = 0.5,
         gradients: bool | None = None,
         budget: int | None = None,
         ended: Callable[[], bool] | None = None,
         generator: torch.Generator,
     ) -> None:
-        if particles < 2 or moves < 1 or not 0 < ess < 1:
+        if particles < 2 or moves < 1:
             raise ConfigurationError(
-                "smc: expected particles >= 2, moves >= 1, 0 < ess < 1, got "
-                f"{particles}, {moves}, {ess}"
+                f"smc: expected particles >= 2, moves >= 1, got {particles}, {moves}"
             )
         self.target, self.code, self.generator = target, code, generator
-        self.particles, self.moves, self.ess, self.budget = particles, moves, ess, budget
+        self.particles, self.moves, self.budget = particles, moves, budget
         self.deadline = math.inf
         self._ended = ended or (lambda: False)
         frugal = budget is not None
@@ -210,7 +209,7 @@ class TemperedSMC:
             raise UnreachableError(
                 f"model {label!r}: none of {weight.shape[1]} {start} draws has a finite likelihood"
             )
-        step = next_step(log_likelihood, weight, last.temper, self.ess)
+        step = next_step(log_likelihood, weight, last.temper, KEPT)
         schedule = self._schedule()
         if self._late:
             self.hurried |= bool((1 - last.temper > step).any())
