@@ -42,7 +42,7 @@ class Contents:
     slot_names: Sequence[str]
     coarse: Mapping[str, str] | None
     turns: Mapping[str, tuple[float, float]]
-    onward: Any = None  # plain data
+    onward: Any = None  # of plain data in files
 
 
 def write(path: str | Path, contents: Contents) -> None:
@@ -68,7 +68,7 @@ def write(path: str | Path, contents: Contents) -> None:
         "crossings": found.crossings,
         "report": _report_data(found.report),
         "truth": truth,
-        "onward": found.onward,
+        "onward": as_data(found.onward),
     }
     Path(path).write_bytes(pack(data))
 
@@ -134,6 +134,11 @@ def _contents(data: dict[str, Any]) -> Contents:
         turns=data["turns"],
         onward=data["onward"],
     )
+
+
+def as_data(onward: Any) -> Any:
+    """What a result knows of how to go on, as plain data, made where it is a function; or None."""
+    return onward() if callable(onward) else onward
 
 
 def smallest(code: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ from .catalogue import INTERVAL, Catalogue
 from .convergence import Convergence
 from .doubts import Doubt, Doubts
 from .evidences import Evidences
-from .files import Contents, read, write
+from .files import Contents, as_data, read, write
 from .indicator import ModelIndicator
 from .merge import merged
 from .numbers import chosen
@@ -700,7 +701,7 @@ class Result:
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return _of, (self._contents(),)
+        return _of, (replace(self._contents(), onward=as_data(self.onward)),)
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""

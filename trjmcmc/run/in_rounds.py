@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from .. import clock
@@ -457,5 +458,5 @@ class InRounds:
             whole = self._last.draws
             cut = whole.n_draws - run.draws.n_draws
             before = whole.first(cut) if cut else None
-            result.onward = onward(run.position, run.recipe, self._seed, before)
+            result.onward = partial(onward, run.position, run.recipe, self._seed, before)
         return result

@@ -18,7 +18,7 @@ from ..checkpoint.folder import File, Folder, Found
 from ..draws import Draws
 from ..errors import CheckpointError, CheckpointWarning, warn_user
 from ..kernel.base import State
-from ..result.files import smallest
+from ..result.files import as_data, smallest
 from ..result.report import Judged
 from ..result.result import Result
 from ..target.target import Target
@@ -299,7 +299,7 @@ def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, A
 
 def saved_in(result: object) -> Mapping[str, Any] | None:
     """What a result goes on with, of a run in rounds; None of others."""
-    data = getattr(result, "onward", None)
+    data = as_data(getattr(result, "onward", None))
     return data if isinstance(data, Mapping) and ROUNDS in data else None
 
 
