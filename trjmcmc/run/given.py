@@ -14,8 +14,8 @@ from ..result.result import Result
 from ..space.base import Space
 from ..target.target import Target
 from ..weights.base import ModelWeights
+from ..weights.made import Made
 from .crew import Grid
-from .maps import default_weights
 
 MakeWeights = Callable[[Space], ModelWeights]
 
@@ -27,7 +27,7 @@ def weights_maker(
     space = target.space
     if models is None:
         learns = not space.few and not space.graphs and target.dim > 0
-        return (lambda: default_weights(space)) if learns else None
+        return (lambda: Made(space)) if learns else None
     if not isinstance(models, ModelWeights) and callable(models):
         models = models(space)
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width

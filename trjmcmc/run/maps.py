@@ -1,4 +1,4 @@
-"""The maps and q(m) that a sampler takes where none is given, and whether a map is one."""
+"""The map that a sampler takes where none is given, and whether a map is one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from ..transport.cosmic import CosmicFlow
 from ..transport.laplace import Laplace
 from ..transport.mixture import mixture_flow
 from ..transport.ordered import OrderedComponents
-from ..weights.base import ModelWeights
-from ..weights.made import Made
-from ..weights.score_gradient import CategoricalWeights
 
 LAYERS, HIDDEN = 8, (64, 64)  # couplings of the flow, and widths of each of its conditioners
 
@@ -60,25 +57,12 @@ def default_map(target: Target, seed: int) -> Transport:
     space = target.space
     if not target.dim:  # nothing to map
         return CosmicAutoregressive(space, transform="diagonal")
-    if not laplace_fits(target):
+    many = space.has_items and not space.few
+    if not (many and target.differentiable and target.dim <= MOST_COORDINATES):
         flow = mixture_flow(space, seed=seed, layers=LAYERS, hidden=HIDDEN)
         ordered = len(components_of(target)) == 1 == len(space.kinds)
         return OrderedComponents(flow) if ordered else flow
     return Laplace(target, CosmicFlow(space, layers=LAYERS_IN_LAPLACE, seed=seed))
-
-
-def laplace_fits(target: Target) -> bool:
-    """Whether the models are many, have gradients, and curvatures are not too large."""
-    space = target.space
-    many = space.has_items and not space.few
-    return many and target.differentiable and 0 < target.dim <= MOST_COORDINATES
-
-
-def default_weights(space: Space) -> ModelWeights:
-    """A table of few models; an autoregressive network over the codes of many."""
-    if space.few:
-        return CategoricalWeights(space)
-    return Made(space)
 
 
 def matching(transport: Transport, target: Target) -> Transport:
