@@ -83,7 +83,7 @@ def whole_run(kind, error=ENOUGH):
 
 def killed(target, folder, at, monkeypatch, **settings):
     """Killed after a step of a round."""
-    keep, steps = rounds_saved.RoundsSaver.guarded, [0]
+    keep, steps = rounds_saved.RoundsSaver.save, [0]
 
     def counted(self, write, **told):
         keep(self, write, **told)
@@ -92,7 +92,7 @@ def killed(target, folder, at, monkeypatch, **settings):
             raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(rounds_saved.RoundsSaver, "guarded", counted)
+        patch.setattr(rounds_saved.RoundsSaver, "save", counted)
         run(target, folder, **settings)
 
 

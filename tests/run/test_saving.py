@@ -132,7 +132,7 @@ class HalfWritten:
 
 @pytest.mark.parametrize("fault", ["write", pytest.param("fsync", marks=LONG), "replace"])
 def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypatch):
-    whole, write, kept = whole_run("list"), rounds_saved.RoundsSaver.guarded, []
+    whole, write, kept = whole_run("list"), rounds_saved.RoundsSaver.save, []
 
     def fails(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -150,7 +150,7 @@ def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypa
 
     with warnings.catch_warnings(record=True) as said, pytest.raises(Killed):
         warnings.simplefilter("always")
-        monkeypatch.setattr(rounds_saved.RoundsSaver, "guarded", from_the_fifth)
+        monkeypatch.setattr(rounds_saved.RoundsSaver, "save", from_the_fifth)
         sampler = trj.TRJSampler(LIST(), seed=3, plan=QUICK)
         sampler.run(until={"probability": ENOUGH}, checkpoint=tmp_path, progress=False)
     monkeypatch.undo()

@@ -266,7 +266,7 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(rounds_saved, "SAVE_SECONDS", 0.0)
     monkeypatch.setattr(rounds_saved, "SAVE_SHARE", math.inf)
     whole, in_shards = run(draws=600), []
-    keep = rounds_saved.RoundsSaver.guarded
+    keep = rounds_saved.RoundsSaver.save
 
     def counted(self, write, **told):
         keep(self, write, **told)
@@ -275,7 +275,7 @@ def test_a_leader_that_dies_goes_on(tmp_path, monkeypatch):
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds_saved.RoundsSaver, "guarded", counted)
+        patch.setattr(rounds_saved.RoundsSaver, "save", counted)
         for shards in (False, True, True):
             with pytest.raises(Killed):
                 run(draws=600, checkpoint=tmp_path)

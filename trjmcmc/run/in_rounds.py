@@ -130,7 +130,7 @@ def begin(
     climbed = () if before is None else before.position.climbs
     if climbed and min(climbed) < stated.climbs:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
-    saver = None if place is None else RoundsSaver(place, known.spending)
+    saver = None if place is None else RoundsSaver(place, known.spending, before)
     fit = "" if trained or before is not None else fit
     return InRounds(recipe, known, seed, aims, fit, before=before, saver=saver)
 
@@ -184,8 +184,6 @@ class InRounds:
         self._spending = known.spending
         self._aims = aims
         self._before, self._saver = before, saver
-        if saver is not None and before is not None:
-            saver.go_on(before.position)
         self._looks = self._through_the_map()
         self._last: Run | None = None
         self._kept = 0  # draws of each chain in the last result
@@ -196,11 +194,6 @@ class InRounds:
     def target(self) -> Target:
         """The target, in float64 if numbers asked for that."""
         return self._recipe.target if self._last is None else self._last.recipe.target
-
-    @property
-    def _evaluations(self) -> int:
-        """Of the sampler so far."""
-        return self._spending.account.evaluations
 
     @property
     def begun(self) -> bool:
@@ -226,7 +219,8 @@ class InRounds:
         if self._fit in {True, "vi"}:
             by = "vi" if self._fit == "vi" else None
             share = VI_SHARE if by else known.strategy.fit_share
-            late, most, before = begun + seconds * share, max_evaluations, self._evaluations
+            late, most = begun + seconds * share, max_evaluations
+            before = known.spending.account.evaluations
             try:
                 trace = known.fit(  # the run weighs its models itself, through what is closer
                     by=by,
@@ -239,7 +233,7 @@ class InRounds:
             except KeyboardInterrupt:  # in what comes before or after the training itself
                 self._cut = True
             if most is not None:
-                max_evaluations = most - (self._evaluations - before)
+                max_evaluations = most - (known.spending.account.evaluations - before)
             if self._cut:
                 begun, seconds = clock.now(), INTERRUPTED_SECONDS
         return self.run(

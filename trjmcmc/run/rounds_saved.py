@@ -53,13 +53,16 @@ class Place:
         folder: Open for writing.
         found: What was there, or None.
         settings: What the user asks now, as plain data.
-        spent: Seconds that the run took before.
     """
 
     folder: Folder
     found: Found | None
     settings: Mapping[str, Any]
-    spent: float = 0.0
+
+    @property
+    def spent(self) -> float:
+        """Seconds that the run took before."""
+        return 0.0 if self.found is None else float(self.found.head["spent"])
 
 
 @contextmanager
@@ -84,8 +87,7 @@ def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[P
         yield None
         return
     try:
-        found = folder.read()
-        yield Place(folder, found, settings, 0.0 if found is None else float(found.head["spent"]))
+        yield Place(folder, folder.read(), settings)
     finally:
         folder.close()
 
@@ -96,24 +98,26 @@ class RoundsSaver:
     Arguments:
         place: The folder, and what is there.
         spending: Seconds and likelihood calls of the sampler.
+        before: Where the run there goes on, or None.
 
     Attributes:
         folder: As of ``place``.
         saved: Draws of each chain that it holds.
     """
 
-    def __init__(self, place: Place, spending: Spending) -> None:
+    def __init__(self, place: Place, spending: Spending, before: Resumption | None) -> None:
         head: Mapping[str, Any] = {} if place.found is None else place.found.head
         self.folder, self.saved = place.folder, head.get("kept", 0)
         self._begun, self._events = clock.now() - place.spent, Events(place.folder.path)
-        self._due, self._looked, self._warned = -math.inf, -math.inf, False
+        self._due = -math.inf if before is None else clock.now() + SAVE_SECONDS
+        self._looked, self._warned = -math.inf, False
         self._host: Target | None = None
         self._settings, self._spending = place.settings, spending
         self._plan = File(*head["plan"]) if head else None
         self._segments = [File(*s) for s in head.get("segments", [])]
         last = [] if place.found is None else place.found.segments[-1:]
         self._first = self.saved - sum(len(s["code"]) for s in last)  # before the last segment
-        self._lesson: object = None  # that the plan holds
+        self._lesson = None if before is None else before.position.lesson  # that the plan holds
         self._thin = head.get("thin", 1)
         self._chains: Recorded | None = None
         self._closed = False
@@ -123,10 +127,6 @@ class RoundsSaver:
         else:
             self.tell("begun", **self._settings)
             self.tell("stage", stage="the beginning")
-
-    def go_on(self, position: Position) -> None:
-        """Write after what the folder holds of a run."""
-        self._lesson, self._due = position.lesson, clock.now() + SAVE_SECONDS
 
     def close(self) -> None:
         """Write no more: the folder is anybody's."""
@@ -144,14 +144,32 @@ class RoundsSaver:
         if self._chains is None:
             self.tell("stage", stage="the rounds")
         self._chains = chains
-        if self._is_due:
+        now = clock.now()
+        if now >= self._due or now < self._looked:  # a clock that was set back
             self.save(at())
 
     def save(self, at: Position | None) -> None:
-        """Write what was drawn since, and where the next step begins."""
-        chains = self._chains
-        if at is not None and chains is not None:
-            self.guarded(lambda: self._write(chains, at))
+        """Write what was drawn since, and where the next step begins.
+
+        Where that fails it is said once, and the run goes on.
+        """
+        if at is None or self._chains is None:
+            return
+        begun = clock.now()
+        try:
+            self._write(self._chains, at)
+            self.tell("saved", kept=self.saved, seconds=round(clock.now() - begun, 4))
+        except (OSError, CheckpointError) as error:
+            self.tell("unsaved", why=str(error))
+            if not self._warned:
+                warn_user(
+                    f"checkpoint: nothing more is saved in {self.folder.path} ({error}); the run "
+                    "goes on, and tries again",
+                    CheckpointWarning,
+                )
+            self._warned = True
+        self._looked = now = clock.now()
+        self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
 
     def _write(self, chains: Recorded, at: Position) -> None:
         target, segments, first = chains.recipe.target, self._segments, self.saved
@@ -207,30 +225,6 @@ class RoundsSaver:
     def tell(self, event: str, **found: Any) -> None:
         """Append a line to the events of the folder, with the seconds that the run has taken."""
         self._events.add(event, spent=round(self.spent, 3), **found)
-
-    @property
-    def _is_due(self) -> bool:
-        """Whether it is time to write."""
-        now = clock.now()
-        return now >= self._due or now < self._looked  # a clock that was set back
-
-    def guarded(self, write: Callable[[], object]) -> None:
-        """Write, and tell it; where that fails say so once, and let the run go on."""
-        begun = clock.now()
-        try:
-            write()
-            self.tell("saved", kept=self.saved, seconds=round(clock.now() - begun, 4))
-        except (OSError, CheckpointError) as error:
-            self.tell("unsaved", why=str(error))
-            if not self._warned:
-                warn_user(
-                    f"checkpoint: nothing more is saved in {self.folder.path} ({error}); the run "
-                    "goes on, and tries again",
-                    CheckpointWarning,
-                )
-            self._warned = True
-        self._looked = now = clock.now()
-        self._due = now + max(SAVE_SECONDS, (now - begun) / SAVE_SHARE)
 
     def _values(self, target: Target, code: Tensor, theta: Tensor) -> dict[str, Tensor]:
         """Parameters as users know them, (draw, chain, ...)."""
