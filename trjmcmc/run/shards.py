@@ -132,7 +132,7 @@ class Shards(Recorded):
         return torch.stack([super().random, *self._randoms])
 
     def put(self, at: Position, record: list[State], kernel: Kernel) -> None:
-        main, *self._randoms = at.generator
+        main, *self._randoms = (x.clone() for x in at.generator)  # torch reads no part of a tensor
         super().put(at, record, kernel)
         self.recipe.generator.set_state(main)
 
