@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import BrokenExecutor
-from dataclasses import dataclass
 from typing import Any
 
 from .. import clock
@@ -21,63 +21,47 @@ ASKED = 5.0  # seconds between questions whether there are any
 PAUSES = (0.001, 0.05)  # seconds between looks at tasks, the shortest and the longest
 
 
-@dataclass
-class Grid:
-    """Shards, and who advances them.
-
-    Attributes:
-        shards: How many.
-        executor: As of :class:`Crew`; None where all is done here.
-    """
-
-    shards: int
-    executor: Any = None
-    _crew: Crew | None = None
-
-    def crew(self, work: Work) -> Crew:
-        """Workers that know a work: those of before where it is the same."""
-        if self._crew is None or self._crew.work != work:
-            self.close()
-            self._crew = Crew(self.executor, work)
-        return self._crew
-
-    def close(self) -> None:
-        """Let workers go."""
-        if self._crew is not None:
-            self._crew.close()
-        self._crew = None
-
-
 class Crew:
-    """Workers, and the tasks that they have.
+    """Shards, the workers that advance them, and the tasks that these have.
 
     Arguments:
+        shards: How many.
         executor: What has ``submit(function, *args)`` and gives futures with ``done`` and
-            ``result``; or a function that makes one, which is asked again when it is broken.
-        work: What the tasks are of.
+            ``result``; or a function that makes one, which is asked again when it is broken; None
+            where all is done here, without any of what follows.
 
     Attributes:
+        shards, executor: As above.
         pending: Keys of the tasks that are on their way.
-
-    Raises:
-        ConfigurationError: The executor has no ``submit``, or the work can't be sent.
     """
 
-    def __init__(self, executor: Any, work: Work) -> None:
+    def __init__(self, shards: int, executor: Any = None) -> None:
+        self.shards, self.executor = shards, executor
         self._make = executor if callable(executor) and not hasattr(executor, "submit") else None
-        self._executor = self._fresh() if self._make is not None else executor
-        if not callable(getattr(self._executor, "submit", None)):
+        self._pool: Any = None
+        self._work: Work | None = None
+        self._tasks: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
+
+    def begin(self, work: Work) -> None:
+        """Have tasks of a work, which workers are sent unless they have it.
+
+        Raises:
+            ConfigurationError: The executor has no ``submit``, or the work can't be sent.
+        """
+        if self._work == work:
+            return
+        if self._pool is None:
+            self._pool = self.executor if self._make is None else self._make()
+        if not callable(getattr(self._pool, "submit", None)):
             raise ConfigurationError(
                 "executor: expected a Dask client, an executor of concurrent.futures, or anything "
-                f"else with submit(function, *args), got {executor!r}"
+                f"else with submit(function, *args), got {self.executor!r}"
             )
-        self.work, (self._key, self._packed) = work, pack_work(work)
-        self._tasks: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
+        self._work, (self._key, self._packed) = work, pack_work(work)
         self._deaths: dict[Hashable, int] = {}
         self._breaks = 0  # of pools, since the last task came back
-        self._sent_to_all, self._warned = False, False
-        self._pause, self._lonely_since, self._asked = PAUSES[0], -1.0, -ASKED
-        self._said_lonely = False
+        self._sent_to_all = self._warned = False
+        self._pause, self._lonely_since, self._asked = PAUSES[0], math.inf, -ASKED
 
     @property
     def pending(self) -> list[Hashable]:
@@ -85,7 +69,7 @@ class Crew:
 
     @property
     def _is_dask(self) -> bool:
-        return type(self._executor).__module__.partition(".")[0] == "distributed"
+        return type(self._pool).__module__.partition(".")[0] == "distributed"
 
     # ---- tasks --------------------------------------------------------------------------------
 
@@ -105,16 +89,14 @@ class Crew:
         args = perform, self._key, self._packed if packed else None, *task
         try:
             try:
-                future = self._executor.submit(*args, **({"pure": False} if self._is_dask else {}))
+                future = self._pool.submit(*args, **({"pure": False} if self._is_dask else {}))
             except BrokenExecutor:
-                if self._make is None:
-                    raise
                 self._breaks += 1
-                if self._breaks >= DEATHS:
+                if self._make is None or self._breaks >= DEATHS:
                     raise
-                self._executor = self._fresh()
+                self._pool = self._make()
                 args = perform, self._key, self._packed, *task
-                future = self._executor.submit(*args)
+                future = self._pool.submit(*args)
         except TRJError:
             raise
         except Exception as error:
@@ -144,7 +126,7 @@ class Crew:
                 continue
             found.append((key, result))
         if found:
-            self._pause, self._said_lonely, self._lonely_since = PAUSES[0], False, -1.0
+            self._pause, self._lonely_since = PAUSES[0], math.inf
             self._sent_to_all, self._breaks = True, 0
         elif self._tasks:
             time.sleep(self._pause)
@@ -179,10 +161,6 @@ class Crew:
             )
         self._submit(key, task, packed=True)
 
-    def _fresh(self) -> Any:
-        assert self._make is not None
-        return self._make()
-
     def _look_for_workers(self) -> None:
         """Say so where no worker has been there for some time."""
         now = clock.now()
@@ -190,15 +168,15 @@ class Crew:
             return
         self._asked = now
         try:
-            there = bool(self._executor.nthreads())
+            there = bool(self._pool.nthreads())
         except Exception:  # the scheduler does not answer: futures will tell
             return
         if there:
-            self._lonely_since, self._said_lonely = -1.0, False
-        elif self._lonely_since < 0:
+            self._lonely_since = math.inf
+        elif self._lonely_since == math.inf:
             self._lonely_since = now
-        elif now > self._lonely_since + LONELY - ASKED and not self._said_lonely:
-            self._said_lonely = True
+        elif -math.inf < self._lonely_since < now - LONELY + ASKED:
+            self._lonely_since = -math.inf  # it is said once
             warn_user(
                 f"executor: no workers for {LONELY:.0f} s; {len(self._tasks)} blocks wait for some",
                 PoolWarning,
@@ -215,8 +193,9 @@ class Crew:
     def close(self) -> None:
         """Let go of what is still on its way, and of workers that were made for it."""
         self.drop()
-        if self._make is not None and hasattr(self._executor, "shutdown"):
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._make is not None and hasattr(self._pool, "shutdown"):
+            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = self._work = None
 
 
 def _named(error: BaseException) -> str:

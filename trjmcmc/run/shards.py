@@ -13,7 +13,7 @@ from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
 from .count import Rows, Tally
-from .crew import Grid
+from .crew import Crew
 from .position import Position
 from .recorded import Recorded
 from .shard_work import Done, Failed, Work, moved
@@ -36,7 +36,7 @@ class Shards(Recorded):
         grid: How many shards, and who advances them.
     """
 
-    def __init__(self, chains: Recorded, grid: Grid) -> None:
+    def __init__(self, chains: Recorded, grid: Crew) -> None:
         recipe, shards = chains.recipe, grid.shards
         code, theta, log_joint = (torch.cat([x] * shards) for x in chains.state[:3])
         first, points = State(code, theta, log_joint), recipe.stated.points
@@ -86,18 +86,18 @@ class Shards(Recorded):
                 if self.recipe.late and i + 1 < len(tasks):
                     return None
             return [*found.values()]
-        crew = grid.crew(work)
+        grid.begin(work)
         for i, task in enumerate(tasks):
             limit = math.floor(min(left, 2**62))
-            crew.send((i, self.steps), limit, advanced, *moved(task, torch.device("cpu")))
+            grid.send((i, self.steps), limit, advanced, *moved(task, torch.device("cpu")))
         try:
-            while crew.pending:
-                for key, done in crew.arrived():
+            while grid.pending:
+                for key, done in grid.arrived():
                     found[key] = self._told(key, done)
-                if crew.pending and self.recipe.late:
+                if grid.pending and self.recipe.late:
                     return None
         finally:
-            crew.drop()
+            grid.drop()
         return [found[i, self.steps] for i in range(grid.shards)]
 
     def _told(self, key: Hashable, task: Done | Failed) -> Any:
