@@ -158,7 +158,7 @@ def screen(
     return [replace(p, met=max(int(p.place.holds(x).sum()) for x in looked)) for p in parts]
 
 
-def draws_within(evaluations: float, effort: Effort = USUAL, gradient: int = 1) -> int:
+def draws_within(evaluations: float) -> int:
     """Prior draws that a search of one model may start from, if it weighs one part at most.
 
     Each draw is evaluated and makes a step, a share of them some further steps; the highest climb
@@ -166,18 +166,16 @@ def draws_within(evaluations: float, effort: Effort = USUAL, gradient: int = 1) 
 
     Arguments:
         evaluations: That the search may take, about.
-        effort: How far draws climb.
-        gradient: Evaluations of a gradient.
 
     Example:
         >>> draws_within(40_000), draws_within(400_000)
         (295, 49989)
     """
+    effort, each = USUAL, 1 + len(LENGTHS)  # evaluations of a step
     part = effort.walkers * (effort.steps + 1) + 2 * effort.weighing
     evaluations = max(0.0, evaluations - part)
-    each = gradient + len(LENGTHS)  # evaluations of a step
     climb = effort.summit_steps * each
-    first = 1 + gradient + len(FIRST_LENGTHS) + CLIMBING * CLIMBING_STEPS * each
+    first = 2 + len(FIRST_LENGTHS) + CLIMBING * CLIMBING_STEPS * each
     n = int(evaluations / (first + climb + climb / effort.draws_a_climb))  # of few all climb
     if n > effort.kept:
         left = evaluations - climb * effort.kept
