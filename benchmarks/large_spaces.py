@@ -96,7 +96,7 @@ def baselines(target: trj.Target, seconds: float) -> pd.DataFrame:
 
 
 def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20) -> pd.DataFrame:
-    """Milliseconds a step of each move, and megabytes of remembered models, after some steps."""
+    """Milliseconds a step of each move, after some steps."""
     rows = {}
     for p in columns:
         target = trj.problems.conjugate_selection(p, n=100, seed=3)
@@ -116,7 +116,6 @@ def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20)
                     begun = time.perf_counter()
                 state, _ = move.step(state, generator)
             row[name + ", ms"] = 1e3 * (time.perf_counter() - begun) / steps
-        row["map, MB"] = flow.megabytes_used
         rows[p] = row
     return pd.DataFrame(rows)
 
@@ -166,7 +165,7 @@ def main() -> None:
             table = baselines(target, options.baselines)
             print(table[["ess_per_s"]].to_string(), flush=True)
     if options.curves:
-        print("\nmoves of 256 chains, and the map's memory, by columns")
+        print("\nmoves of 256 chains by columns")
         print(moves_by_columns(options.curves).round(2).to_string())
 
 

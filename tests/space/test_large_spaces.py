@@ -34,17 +34,14 @@ N = 40_000
 
 
 @pytest.mark.parametrize("rows", [7, 60, 10_000])
-@pytest.mark.parametrize("ahead", [False, True])
-def test_memory_gives_what_was_computed_and_stays_bounded(rows, ahead, generator):
-    space = trj.Subsets([str(i) for i in range(10)], of="b")
+def test_memory_gives_what_was_computed_and_stays_bounded(rows, generator):
     asked = []
 
     def compute(code):
         asked.append(len(code))
         return code.sum(1).double(), code.double()
 
-    near = (lambda code: space.neighbours(code)[0].flatten(0, 1)) if ahead else None
-    memory = CodeMemory(compute, 10, rows, ahead=near)
+    memory = CodeMemory(compute, 10, rows)
     for _ in range(20):
         code = torch.randint(0, 2, (50, 10), generator=generator)
         total, back = memory(code)
@@ -171,8 +168,7 @@ def test_curvature_by_differences_where_second_derivatives_do_not_exist():
 def test_copies_keep_the_reference_and_the_precision():
     target = toys.conjugate_subsets()
     laplace = trj.Laplace(target, reference=StudentT(4))
-    for again in (copy.deepcopy(laplace).double(), laplace.bare()):
-        assert isinstance(again.reference, StudentT)
+    assert isinstance(copy.deepcopy(laplace).double().reference, StudentT)
     z = torch.zeros(1, 3, dtype=torch.float64)
     theta, _ = copy.deepcopy(laplace).double().from_reference(z, torch.ones(1, 3).long())
     assert theta.dtype == torch.float64

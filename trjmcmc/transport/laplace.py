@@ -20,8 +20,6 @@ from .reference import Reference
 
 MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
 
-SCORES = 0.25  # share of the memory that holds log evidences alone
-
 ITERATIONS = 40
 
 SETTLED = 1e-4  # nats: Newton steps that would gain less end the search for a mode
@@ -36,8 +34,6 @@ ROW_BY_ROW = 32  # rows of a Hessian up to which they are taken one by one: to t
 CHECKED = 4  # points at which second derivatives are compared with differences
 
 AGREE = 0.1  # largest difference of second derivatives, relative to the largest of them
-
-SMALL = 64  # coordinates up to which neighbours' modes are found in one batch
 
 STIFFEST = 1e10  # largest precision of a coordinate in its unit
 
@@ -132,28 +128,13 @@ class Laplace(Bijection, Remembers):
         self._use(target)
 
     def _use(self, target: Target) -> None:
-        """Evidences have memory of their own: many models are scored and few are gone to."""
         self.target = target
         self._twice: bool | None = None  # whether second derivatives are to be had
         d, width = max(1, target.dim), target.space.code_width
         number = torch.finfo(target.dtype).bits // 8
-        room = self.megabytes * 2**20
-        rows = (1 - SCORES) * room / (number * (d * d + d + 1) + ROW_BYTES)
+        rows = self.megabytes * 2**20 / (number * (d * d + d + 1) + ROW_BYTES)
         models = target.space.size if target.space.units else None
         self._memory = CodeMemory(self._find, width, int(rows), number=models)
-        self._scores = CodeMemory(
-            self._evidences,
-            width,
-            int(SCORES * room / (number + ROW_BYTES)),
-            ahead=self._near if d <= SMALL else None,
-            number=models,
-        )
-
-    def bare(self) -> Laplace:
-        """The map without its flow; it shares what is remembered."""
-        found = Laplace(self.target, megabytes=self.megabytes, reference=self.reference)
-        found._memory, found._scores = self._memory, self._scores
-        return found
 
     def complete(self, seconds: float) -> None:
         unknown = self._memory.unknown
@@ -162,7 +143,6 @@ class Laplace(Bijection, Remembers):
         everything = self.space.enumerate()
         if seconds == math.inf or unknown * self.price(everything[:PRICED]) <= seconds:
             self._memory(everything, LOG_EVIDENCE)
-            self._scores(everything)
 
     # ---- the transport ------------------------------------------------------------------------
 
@@ -192,7 +172,7 @@ class Laplace(Bijection, Remembers):
 
         -inf where the log joint could not be evaluated near the prior.
         """
-        return self._scores(code)[0]
+        return self._memory(code, LOG_EVIDENCE)[0]
 
     def expansion(self, code: Tensor) -> Expansion:
         """The log joint of all items together, to second order around one model's mode.
@@ -214,17 +194,6 @@ class Laplace(Bijection, Remembers):
         per_slot = self.target.prior_by_slot(everything, centre)[0].double()
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
         return Expansion(precision, slope[0] + precision @ away, constant, centre[0])
-
-    def _evidences(self, code: Tensor) -> tuple[Tensor, ...]:
-        return self._memory(code, LOG_EVIDENCE)
-
-    def _near(self, code: Tensor) -> Tensor:
-        return self.space.neighbours(code)[0].flatten(0, 1)
-
-    @property
-    def megabytes_used(self) -> float:
-        """Memory that modes, factors and evidences take now, in MiB."""
-        return self._memory.megabytes + self._scores.megabytes
 
     def price(self, code: Tensor) -> float:
         """Seconds that a model takes, found on a few, (C, L)."""
