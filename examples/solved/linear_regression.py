@@ -14,13 +14,12 @@ from trjmcmc.errors import TargetError
 from trjmcmc.problems.regression import (
     ResidualSquares,
     check_scales,
-    exchangeable_columns,
-    mostly_zero,
     regression_data,
 )
 from trjmcmc.target.model import Model, Truth
 from trjmcmc.target.target import Target
 
+from .columns import exchangeable_columns, mostly_zero
 from .linear_posterior import LinearPosterior
 
 

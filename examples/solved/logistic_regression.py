@@ -18,12 +18,12 @@ from trjmcmc.problems.regression import (
     Constants,
     LazyTarget,
     check_scales,
-    exchangeable_columns,
     lattice_evidence,
-    mostly_zero,
     regression_data,
 )
 from trjmcmc.target.model import Model, Truth
+
+from .columns import exchangeable_columns, mostly_zero
 
 
 def logistic_regression(

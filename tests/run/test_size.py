@@ -69,6 +69,6 @@ def test_what_a_default_run_executes(target, functions, files):
     assert passed[0] <= functions and passed[1] <= files
 
 
-@pytest.mark.parametrize(("room", "most"), [("run", 5400), (".", 38_640)])
+@pytest.mark.parametrize(("room", "most"), [("run", 5400), (".", 38_625)])
 def test_lines_of_code(room, most):
     assert sum(map(lines_of, (ROOT / room).rglob("*.py"))) <= most
