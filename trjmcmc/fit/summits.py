@@ -16,7 +16,7 @@ HISTORY = 10  # steps from which curvature is learnt
 
 MOST_STEPS = 30  # of a climb
 
-SETTLED = 0.01  # nats: steps that promise less end it
+SETTLED = 0.001  # nats: steps that promise less end it
 
 LOW, PATIENCE = 4.0, 10.0  # nats below the best, for each dimension and one, that a climb has to
 # promise to reach in so many steps
@@ -45,15 +45,15 @@ class Summits:
 
     Attributes:
         target: As above.
-        climbs: Those that were begun.
+        climbs: Those from prior draws.
 
     Example:
         >>> from trjmcmc import problems
-        >>> target = problems.four_modes()
-        >>> found = Summits(target, target.space.enumerate()[0], torch.Generator().manual_seed(0))
+        >>> target = problems.sleep()
+        >>> found = Summits(target, target.space.enumerate()[1], torch.Generator().manual_seed(0))
         >>> found.climb(32)
-        >>> len(found.normals.weight), found.lonely
-        (4, False)
+        >>> found.normals.mean.shape, found.lonely
+        (torch.Size([1, 2]), False)
     """
 
     def __init__(self, target: Target, code: Tensor, generator: torch.Generator) -> None:
@@ -69,9 +69,17 @@ class Summits:
             n: Climbs.
             deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
         """
+        self._climb(*self._posterior.starts(n), deadline)
+        self.climbs += n
+
+    def climb_from(self, x: Tensor, deadline: float = math.inf) -> None:
+        """Climb from points of the coordinates in use, (n, d), which are no prior draws."""
+        self._climb(x, *self._posterior.with_gradient(x), deadline)
+
+    def _climb(self, x: Tensor, value: Tensor, gradient: Tensor, deadline: float) -> None:
         posterior = self._posterior
-        scale, starts = posterior.prior_scale, posterior.starts(n)
-        climbs = Climbs(posterior, *starts, HISTORY, scale, SETTLED)
+        scale = posterior.prior_scale
+        climbs = Climbs(posterior, x, value, gradient, HISTORY, scale, SETTLED)
         factor, low = climbs.diagonal.sqrt().diag_embed(), LOW * (1 + posterior.dim)
         while bool(climbs.going.any()) and clock.now() < deadline:
             rows, _, learnt = climbs.advance(MOST_STEPS)
@@ -82,7 +90,11 @@ class Summits:
         self._x = torch.cat([self._x, climbs.x[there]])
         self._height = torch.cat([self._height, climbs.value[there]])
         self._factor = torch.cat([self._factor, factor[there]])
-        self.climbs += n
+
+    @property
+    def evaluations(self) -> int:
+        """Of all climbs so far."""
+        return self._posterior.evaluations
 
     @property
     def a_gradient(self) -> int:

@@ -10,7 +10,6 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.normals import NormalMixture
-from .report import LOST_NATS
 
 PRIOR_SHARE = 0.15  # of the calls of a model, for draws of its prior
 
@@ -30,6 +29,12 @@ WIDENING = 1.0  # relative variance by which a fit to n effective points is wide
 FITTED_DRAWS = 2000  # resampled ones of a fit
 
 GOOD = 0.7  # effective draws over draws at which a proposal is good enough
+
+POORLY = 2.0  # nats of a weight at a summit over the mean one, from which too few are drawn there
+
+KEPT = 0.3  # share of the draws of what was planted, beside what is fitted
+
+OUTLIERS, OUTLYING = 4, 10.0  # draws; mean weights from which one may tell of a mode
 
 ALONE = 400  # draws of it from which these alone weigh its model: a fit to what it weighs itself is
 # .04 nats off
@@ -77,6 +82,7 @@ class AdaptiveProposal:
         self.target, self.code, self.generator = target, code, generator
         self.share = 0.0
         self.normals: NormalMixture | None = None
+        self._planted: NormalMixture | None = None
         self._used = target.space.active(code[None])[0]
         self.dim = int(self._used.sum())
         self._log_prior_of_model = float(target.space.log_prior(code[None])[0])
@@ -105,17 +111,16 @@ class AdaptiveProposal:
             log_q = torch.stack(each).logsumexp(0) - math.log(self.calls)
             log_mass = (self._log_joint - self._log_q).logsumexp(0) - math.log(self.calls)
             log_joint = log_prior + log_likelihood + self._log_prior_of_model
-            new = log_joint - log_q > log_mass + LOST_NATS
+            new = log_joint - log_q > log_mass + POORLY
             if not bool(new.any()):
                 return
             weight = weight[new] / weight[new].sum()
             normals = NormalMixture(weight, x[new], normals.factor[new])
         found = _with_tails(normals)
         self._draw(found, DRAWS_A_DIMENSION * (self.dim + 1) * len(weight))
-        self.normals, self.share = (
-            found if self.normals is None else _both(self.normals, found),
-            0.0,
-        )
+        self._planted = found if self._planted is None else _both(self._planted, found, 0.5)
+        self.normals = found if self.normals is None else _both(self.normals, found, 0.5)
+        self.share = 0.0
 
     @torch.no_grad()
     def refine(self, calls: int, deadline: float = math.inf, *, fit: bool = True) -> None:
@@ -144,6 +149,13 @@ class AdaptiveProposal:
     def unseen(self) -> int:
         """Draws since normals were last fitted."""
         return sum(n for by, n in self._drawn if by is self.normals)
+
+    @property
+    def outliers(self) -> Tensor:
+        """Few draws, (k, d), of far more than the mean weight: about modes, it may be, it lacks."""
+        weight = (self._log_joint - self._log_q).softmax(0)
+        heavy, rows = weight.topk(min(OUTLIERS, len(weight)))
+        return self._x[rows[heavy > OUTLYING / len(weight)]]
 
     def log_weights(self) -> Tensor:
         """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
@@ -218,6 +230,8 @@ class AdaptiveProposal:
             log_joint = (self._log_prior + self._log_likelihood)[-n:]
             self.share = _effective(log_joint - by.log_prob(self._x[-n:])) / n
         self.normals = _fitted(self._x[pick], distinct_points, self.generator)
+        if self._planted is not None:
+            self.normals = _both(self.normals, self._planted, KEPT)
 
 
 def _counted(by: NormalMixture | None, n: int, x: Tensor, log_prior: Tensor) -> Tensor:
@@ -260,10 +274,10 @@ def _fitted(draws: Tensor, effective: float, generator: torch.Generator) -> Norm
     return _with_tails(NormalMixture.fitted(draws, k, generator), wider)
 
 
-def _both(a: NormalMixture, b: NormalMixture) -> NormalMixture:
-    """Half of its draws of either."""
-    pairs = zip((a.weight / 2, a.mean, a.factor), (b.weight / 2, b.mean, b.factor), strict=True)
-    return NormalMixture(*(torch.cat(pair) for pair in pairs))
+def _both(a: NormalMixture, b: NormalMixture, share: float) -> NormalMixture:
+    """A mixture of two, with a share of the draws of the second."""
+    weight = torch.cat([(1 - share) * a.weight, share * b.weight])
+    return NormalMixture(weight, torch.cat([a.mean, b.mean]), torch.cat([a.factor, b.factor]))
 
 
 def _with_tails(normals: NormalMixture, wider: float = 1.0) -> NormalMixture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import reduce
 from typing import NamedTuple
 
@@ -20,18 +21,25 @@ from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-FEW_CLIMBS, CLIMBS = (8, 32), 128  # from prior draws of each model: at first, in all
+FEW_CLIMBS, CLIMBS = 8, 256  # from prior draws of each model: at first, in all
 
 LONELY = 4  # times as many in the end, while one alone has met a summit that matters
+
+AGAIN = 3  # refinements in the end, while some draws have far more than the mean weight
 
 CLIMBED = 8000  # evaluations of the climbs of a model at most, unless more climbs are asked for
 
 A_CLIMB = 6  # evaluations with a gradient, about
 
-CLIMBING = 0.4  # of the calls that are left of those that a user states, for climbs
+CLIMBING = 0.4  # of the calls that a user states, for climbs at most
 
-FEWEST, SOME, CALLS = 30, 120, 960  # of a proposal, for each coordinate and two more: at first, at
-# most before all climbs are made, at most
+LEAST, FEWEST = (
+    15,
+    30,
+)  # calls of a proposal, for each coordinate and two more: from which its error
+# is believed, at first
+
+SOME, CALLS = 120, 960  # the same at most, before all climbs are made and after
 
 SHARE = 0.9  # of the calls that a user states, for proposals at most
 
@@ -85,7 +93,7 @@ def begun(
     """Independent proposals of every model, each refined until it will do.
 
     They begin from draws of the prior and of normals about the summits that some climbs have met.
-    Once they will do more climbs follow, and what these have met is drawn from as well.
+    Then twice as many climbs follow, and what these have met is drawn from as well, and so on.
 
     Arguments:
         target: The target.
@@ -101,21 +109,27 @@ def begun(
     made = [AdaptiveProposal(target, code, generator) for code in [*codes] * REPEATS]
     summits = [Summits(target, each.code, generator) for each in made[: len(codes)]]
     some = [s for s, each in zip(summits, made, strict=False) if each.dim]
-    account, most = target.account, SHARE * evaluations
-    last = account.evaluations + most
-    dear = CLIMBED if climbs <= CLIMBS else math.inf
-    for number in (*FEW_CLIMBS, climbs):
-        aim = AIM if number == climbs else SURE
+    account = target.account
+    last = account.evaluations + SHARE * evaluations
+    most = CLIMBING * evaluations / max(1, len(some))
+    most = min(most, CLIMBED) if climbs <= CLIMBS else most
+    number, good, again = FEW_CLIMBS, False, AGAIN
+    while not limit.passed:
+        whole = number >= climbs
         for s in some:
-            left = min(dear, CLIMBING * (last - account.evaluations) / len(some))
-            _climbed(s, number, LONELY * number if aim < SURE else number, limit, left)
+            _climbed(s, number, LONELY * number if whole else number, limit, most)
         for k, each in enumerate(made):
             s = summits[k % len(codes)]
-            if each.dim and (normals := s.normals) is not None and not limit.passed:
+            if each.dim and not limit.passed and (normals := s.normals) is not None:
                 each.plant(normals)
-        good = _refined(made, len(codes), aim, last, limit)
-        if limit.passed:
+        good = _refined(made, len(codes), AIM if whole else SURE, last, limit)
+        outlying = [(s, x) for s, x in _outlying(made, summits) if not limit.passed]
+        for s, x in outlying:
+            s.climb_from(x, limit.deadline)
+        again -= whole
+        if whole and not (outlying and again):
             break
+        number = min(2 * number, climbs)
     found = [smoothed(each.log_weights()) for each in made]
     log_mass = torch.tensor([e.value for e in found], dtype=torch.float64, device=codes.device)
     log_mass = log_mass.view(-1, len(codes))
@@ -133,16 +147,22 @@ def begun(
 
 def _climbed(summits: Summits, enough: int, most: int, limit: Limit, evaluations: float) -> None:
     """Climb until so many climbs were made, at most more while one alone has met what matters."""
-    account = summits.target.account
-    last, each = account.evaluations + evaluations, A_CLIMB * summits.a_gradient
-    while not limit.passed and (
-        summits.climbs < enough or (summits.lonely and summits.climbs < most)
-    ):
-        n = summits.climbs if summits.climbs >= enough else enough - summits.climbs
-        n = int(min(n, max(0.0, last - account.evaluations) / each))
+    each = A_CLIMB * summits.a_gradient
+    while summits.climbs < (most if summits.lonely else enough) and not limit.passed:
+        n = enough - summits.climbs if summits.climbs < enough else summits.climbs
+        n = int(min(n, (evaluations - summits.evaluations) / each))
         if n < 1:
             break
         summits.climb(n, limit.deadline)
+
+
+def _outlying(
+    made: list[AdaptiveProposal], summits: list[Summits]
+) -> Iterator[tuple[Summits, Tensor]]:
+    """Draws of each proposal of far more than the mean weight, beside the model's summits."""
+    for k, each in enumerate(made):
+        if each.dim and len(x := each.outliers):
+            yield summits[k % len(summits)], x
 
 
 def _refined(
@@ -156,7 +176,10 @@ def _refined(
     while True:
         found = [smoothed(e.log_weights()) if e.calls else NOTHING for e in made]
         left = last - account.evaluations
-        sure = [e.std_error < SURE for e in found]
+        sure = [
+            e.std_error < SURE and (each.calls >= LEAST * (each.dim + 2) or not each.dim)
+            for e, each in zip(found, made, strict=True)
+        ]
         asked = [
             max(0, _needed(each, e, aim) if s else calls * (each.dim + 2) - each.calls)
             for each, e, s in zip(made, found, sure, strict=True)
