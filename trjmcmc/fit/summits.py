@@ -62,26 +62,29 @@ class Summits:
         none = torch.zeros(0, self._posterior.dim, dtype=torch.float64, device=target.device)
         self._x, self._height, self._factor = none, none.sum(1), none.diag_embed()
 
-    def climb(self, n: int, deadline: float = math.inf) -> None:
+    def climb(self, n: int, deadline: float = math.inf, most: float = math.inf) -> None:
         """Climb from so many prior draws more.
 
         Arguments:
             n: Climbs.
             deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
+            most: Evaluations of all climbs after which none does.
         """
-        self._climb(*self._posterior.starts(n), deadline)
+        self._climb(*self._posterior.starts(n), deadline, most)
         self.climbs += n
 
-    def climb_from(self, x: Tensor, deadline: float = math.inf) -> None:
+    def climb_from(self, x: Tensor, deadline: float = math.inf, most: float = math.inf) -> None:
         """Climb from points of the coordinates in use, (n, d), which are no prior draws."""
-        self._climb(x, *self._posterior.with_gradient(x), deadline)
+        self._climb(x, *self._posterior.with_gradient(x), deadline, most)
 
-    def _climb(self, x: Tensor, value: Tensor, gradient: Tensor, deadline: float) -> None:
+    def _climb(
+        self, x: Tensor, value: Tensor, gradient: Tensor, deadline: float, most: float
+    ) -> None:
         posterior = self._posterior
         scale = posterior.prior_scale
         climbs = Climbs(posterior, x, value, gradient, HISTORY, scale, SETTLED)
         factor, low = climbs.diagonal.sqrt().diag_embed(), LOW * (1 + posterior.dim)
-        while bool(climbs.going.any()) and clock.now() < deadline:
+        while bool(climbs.going.any()) and clock.now() < deadline and self.evaluations < most:
             rows, _, learnt = climbs.advance(MOST_STEPS)
             factor[rows] = learnt
             best = float(torch.cat([climbs.value, self._height]).max())

@@ -36,6 +36,8 @@ KEPT = 0.3  # share of the draws of what was planted, beside what is fitted
 
 OUTLIERS, OUTLYING = 4, 10.0  # draws; mean weights from which one may tell of a mode
 
+HALF = 0.5  # of the effective draws of all
+
 ALONE = 400  # draws of it from which these alone weigh its model: a fit to what it weighs itself is
 # .04 nats off
 
@@ -160,15 +162,17 @@ class AdaptiveProposal:
     def log_weights(self) -> Tensor:
         """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
 
-        Of the draws since normals were last fitted, once these are good and such draws many: no
-        fit has seen them. Else of all, by the mixture of what they come from.
+        Of the draws since normals were last fitted, which no fit has seen, once these are many and
+        tell half as much as all. Else of all, by the mixture of what they come from.
         """
+        every = self._log_joint - self._log_q
         if self.normals is None or self.unseen < ALONE:
-            return self._log_joint - self._log_q
+            return every
         draws = torch.tensor([n for _, n in self._drawn], device=self._x.device)
         unseen = torch.tensor([by is self.normals for by, _ in self._drawn], device=self._x.device)
         rows = unseen.repeat_interleave(draws)
-        return self._log_joint[rows] - self.normals.log_prob(self._x[rows])
+        fresh = self._log_joint[rows] - self.normals.log_prob(self._x[rows])
+        return fresh if _effective(fresh) > HALF * _effective(every) else every
 
     def resampled(self, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the posterior, as good as the weights: points (n, D), log joints (n,)."""

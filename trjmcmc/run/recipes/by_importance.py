@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import reduce
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...draws import Pool
-from ...errors import UnreachableError
+from ...errors import BudgetError, UnreachableError
 from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
 from ...fit.summits import Summits
@@ -109,28 +110,30 @@ def begun(
     made = [AdaptiveProposal(target, code, generator) for code in [*codes] * REPEATS]
     summits = [Summits(target, each.code, generator) for each in made[: len(codes)]]
     some = [s for s, each in zip(summits, made, strict=False) if each.dim]
-    account = target.account
-    last = account.evaluations + SHARE * evaluations
     most = CLIMBING * evaluations / max(1, len(some))
     most = min(most, CLIMBED) if climbs <= CLIMBS else most
-    number, good, again = FEW_CLIMBS, False, AGAIN
-    while not limit.passed:
-        whole = number >= climbs
-        for s in some:
-            _climbed(s, number, LONELY * number if whole else number, limit, most)
-        for k, each in enumerate(made):
-            s = summits[k % len(codes)]
-            if each.dim and not limit.passed and (normals := s.normals) is not None:
-                each.plant(normals)
-        good = _refined(made, len(codes), AIM if whole else SURE, last, limit)
-        outlying = [(s, x) for s, x in _outlying(made, summits) if not limit.passed]
-        for s, x in outlying:
-            s.climb_from(x, limit.deadline)
-        again -= whole
-        if whole and not (outlying and again):
-            break
-        number = min(2 * number, climbs)
+    number, again = FEW_CLIMBS, AGAIN
+    with target.account.held_to(SHARE * evaluations), suppress(BudgetError):
+        while not limit.passed:
+            whole = number >= climbs
+            for s in some:
+                _climbed(s, number, LONELY * number if whole else number, limit, most)
+            for k, each in enumerate(made):
+                s = summits[k % len(codes)]
+                if each.dim and not limit.passed and (normals := s.normals) is not None:
+                    each.plant(normals)
+            _refine(made, len(codes), AIM if whole else SURE, limit)
+            outlying = [*_outlying(made, summits)]
+            again -= whole
+            if whole and not (outlying and again):
+                break
+            for s, x in outlying:
+                s.climb_from(x, limit.deadline, most)
+            number = min(2 * number, climbs)
+    if not all(each.calls for each in made):
+        raise BudgetError("calls: too few for a draw of each model; raise max_evaluations")
     found = [smoothed(each.log_weights()) for each in made]
+    good = _good(found, len(codes))
     log_mass = torch.tensor([e.value for e in found], dtype=torch.float64, device=codes.device)
     log_mass = log_mass.view(-1, len(codes))
     met = (log_mass > -math.inf).any(1)
@@ -153,7 +156,7 @@ def _climbed(summits: Summits, enough: int, most: int, limit: Limit, evaluations
         n = int(min(n, (evaluations - summits.evaluations) / each))
         if n < 1:
             break
-        summits.climb(n, limit.deadline)
+        summits.climb(n, limit.deadline, evaluations)
 
 
 def _outlying(
@@ -165,17 +168,15 @@ def _outlying(
             yield summits[k % len(summits)], x
 
 
-def _refined(
-    made: list[AdaptiveProposal], models: int, aim: float, last: float, limit: Limit
-) -> bool:
-    """Refine repeats of all models, to a last evaluation; whether they will do and agree.
+def _refine(made: list[AdaptiveProposal], models: int, aim: float, limit: Limit) -> None:
+    """Refine repeats of all models until they will do and agree.
 
     Those whose evidences are nearly known are fitted no more: what they draw then weighs models.
     """
     calls, account = FEWEST, made[0].target.account
     while True:
         found = [smoothed(e.log_weights()) if e.calls else NOTHING for e in made]
-        left = last - account.evaluations
+        left = account.left
         sure = [
             e.std_error < SURE and (each.calls >= LEAST * (each.dim + 2) or not each.dim)
             for e, each in zip(found, made, strict=True)
@@ -184,15 +185,12 @@ def _refined(
             max(0, _needed(each, e, aim) if s else calls * (each.dim + 2) - each.calls)
             for each, e, s in zip(made, found, sure, strict=True)
         ]
-        agree = all(sure) and _agree(found, models)
-        if agree and not any(asked):
-            return True
-        over = calls > (CALLS if aim < SURE else SOME) or left < 2 * len(made)
-        if (over or limit.passed) and all(e.calls for e in made):
-            return agree
+        over = calls > (CALLS if aim < SURE else SOME) or left < 2 * len(made) or limit.passed
+        if (not any(asked) and _good(found, models)) or (over and all(e.calls for e in made)):
+            return
         if all(sure) and not any(asked):  # they disagree
             asked = [max(1, calls * (each.dim + 2) - each.calls) for each in made]
-        share = min(1.0, max(0.0, left) / max(1, sum(asked)))
+        share = min(1.0, left / max(1, sum(asked)))
         for each, n, s in zip(made, asked, sure, strict=True):
             if n or not s:
                 each.refine(each.calls + max(2, int(share * n)), limit.deadline, fit=not s)
@@ -207,10 +205,10 @@ def _needed(proposal: AdaptiveProposal, found: Estimate, aim: float) -> int:
     return max(ALONE, math.ceil(MORE * counted)) - proposal.unseen
 
 
-def _agree(found: list[Estimate], models: int) -> bool:
-    """Whether evidences of one repeat are those of the next."""
+def _good(found: list[Estimate], models: int) -> bool:
+    """Whether evidences are known well enough, and those of one repeat are those of the next."""
     for a, b in zip(found, found[models:], strict=False):
         far = APART * math.hypot(a.std_error, b.std_error) + ROUNDING
         if not abs(a.value - b.value) <= far:
             return False
-    return True
+    return all(e.std_error < SURE for e in found)
