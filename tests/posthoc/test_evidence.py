@@ -538,7 +538,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
         crossings=result.crossings,
     )
     assert other.evidence(full=True).loc[first, "verdict"].startswith("disagree: ")
-    with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*run longer"):
+    with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*Run longer"):
         other.warn()
     e = other.bayes_factor(first, "x0" if first != "x0" else "x0+x1")
     assert e.warning == "routes disagree, see evidence()"

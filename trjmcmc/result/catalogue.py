@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError
 from ..estimate.estimate import Estimate
+from ..estimate.indicator import Mask
 from ..estimate.mean import mean_error
 from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
 from .circle import laid_out
-from .indicator import Mask
 from .numbers import numbers_of
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel

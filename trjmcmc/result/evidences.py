@@ -13,14 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP
+from ..doubts.of_chains import Routes
 from ..errors import ConfigurationError, UnweighedError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
 from ..estimate.importance import probabilities
+from ..estimate.indicator import Mask
 from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
-from .doubts import COMMON_PROBABILITY, Doubts, Routes
-from .indicator import Mask
+from .report import RunReport
 from .visits import Visits
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate co
 
 UNCHECKED = "unchecked"  # no two routes that share no draws tell an evidence
 
-UNCOVERED = "the map misses a part of the posterior"
-
 LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
 
 
@@ -47,8 +47,8 @@ class Evidences:
     """Log evidences by several routes.
 
     Arguments:
-        visits: Probabilities by the chains.
-        doubts: What is known against the draws.
+        visits: Probabilities by the chains, and what speaks against them and the map.
+        report: How the run went: whether tempered draws have judged the map, or taught it.
         routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
             model label, log of p(model) times its evidence, nats.
         pareto_k: By model label, the Pareto shape of the map's importance weights.
@@ -57,11 +57,12 @@ class Evidences:
     def __init__(
         self,
         visits: Visits,
-        doubts: Doubts,
+        report: RunReport,
         routes: Routes,
         pareto_k: Mapping[str, float] | None = None,
     ) -> None:
-        self.visits, self.doubts, self._routes = visits, doubts, routes
+        self.visits, self.doubts, self._routes = visits, visits.doubts, routes
+        self._report = report
         self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
 
     @cached_property
@@ -72,22 +73,15 @@ class Evidences:
         the map alone, what tempered draws say that it misses, in improbable models too.
         """
         found = {route: dict(by_model) for route, by_model in self._routes.items()}
-        audit = self.doubts.report.audit
-        missing = {}
-        if audit is not None and not audit.normals:
-            missing = {m.model: m.missing for m in audit.models if m.uncovered}
         for route, by_model in found.items():
-            for label, e in by_model.items():
-                doubts = self.doubts.about(label)
-                if "chains" not in SOURCES.get(route, ()):
-                    doubts = [d for d in doubts if d.everywhere]
-                for d in doubts:
-                    error = math.hypot(e.std_error, d.size)
-                    e = replace(e, std_error=error, warning=e.warning or d.flag)
-                if SOURCES.get(route) == {"map"} and label in missing:
-                    error = math.hypot(e.std_error, missing[label])
-                    e = replace(e, std_error=error, warning=e.warning or UNCOVERED)
-                by_model[label] = e
+            sources = SOURCES.get(route, set())
+            reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
+            for d in self.doubts.found:
+                for label in by_model if d.subject == EVERY else {d.subject} & set(by_model):
+                    if d.against in reached:
+                        e = by_model[label]
+                        error = math.hypot(e.std_error, d.size)
+                        by_model[label] = replace(e, std_error=error, warning=e.warning or d.flag)
         return found
 
     @property
@@ -211,7 +205,7 @@ class Evidences:
         relative = {"visits": [self.visits.of(m) for m in labels]}
         if by_jumps:
             relative["bartolucci"] = [by_jumps[m] for m in labels]
-        sources, audit = SOURCES, self.doubts.report.audit
+        sources, audit = SOURCES, self._report.audit
         if audit is not None and audit.normals:  # the map was fitted to the audit's draws
             by_map = {r: rests | {"population"} for r, rests in SOURCES.items() if "map" in rests}
             sources = {**SOURCES, **by_map}
@@ -390,7 +384,7 @@ class Evidences:
         """
         bridge = self.routes.get("bridge", {}).get(label, NOTHING)
         gap, wide = abs(e.value - bridge.value), bridge.std_error
-        if self.doubts.report.unaudited and not wide < DOUBTFUL:
+        if self._report.unaudited and not wide < DOUBTFUL:
             wide = 0.0
         if not gap > FAR_ERRORS * math.hypot(e.std_error, wide) or math.isinf(gap):
             return e
@@ -401,7 +395,7 @@ class Evidences:
         if bad:
             return "disagree: " + ", ".join(bad)
         found = "agree" if label in self._compared[1] else UNCHECKED
-        return f"{found}, map not audited" if self.doubts.report.unaudited else found
+        return f"{found}, map not audited" if self._report.unaudited else found
 
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
         """Ratio of the evidences of two models, or its logarithm in nats.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..doubts.of_chains import Judged
 from ..draws import Draws
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
@@ -19,7 +20,7 @@ from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
 from .packed import pack, unpack
-from .report import Judged, Plan, RunReport, Started
+from .report import Plan, RunReport, Started
 from .variational import Variational
 
 FORMAT = 4

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..doubts.doubted import Doubted
+from ..estimate.indicator import Mask, ModelIndicator
 from .circle import Turn, laid_out
-from .doubts import Doubts
-from .indicator import Mask, ModelIndicator
 from .numbers import unpadded
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Parameters:
     def __init__(
         self,
         indicator: ModelIndicator,
-        doubts: Doubts,
+        doubts: Doubted,
         values: Values | Callable[[], Values],
         turns: Mapping[str, Turn] | None = None,
     ) -> None:

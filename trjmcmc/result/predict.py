@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doubts.doubted import Doubted
 from ..errors import ConfigurationError, TRJError
 from ..estimate.mean import mean_error
 from ..space.codes import distinct
 from ..target.target import Target
-from .doubts import Doubts
 
 BATCH_DRAWS = 500  # draws that a function sees at once: it may need memory for each component
 
@@ -60,7 +60,7 @@ class Prediction:
 
 
 def predict(
-    doubts: Doubts,
+    doubts: Doubted,
     target: Target | None,
     f: Function | Mapping[str, Function],
     *,
@@ -134,7 +134,7 @@ def predict(
     return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
 
 
-def weighted_mean(x: Array, w: Array, doubts: Doubts, every: int = 1) -> tuple[float, float, str]:
+def weighted_mean(x: Array, w: Array, doubts: Doubted, every: int = 1) -> tuple[float, float, str]:
     """Weighted mean of ``x`` at every so many-th draw, (chain, draw), its error, and its flag."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()

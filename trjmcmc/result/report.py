@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..doubts.of_chains import Judged
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport
 from .variational import Variational
@@ -77,28 +78,6 @@ class Started:
         )
 
 
-@dataclass(frozen=True)
-class Judged:
-    """How a run in rounds stands by its own rule.
-
-    Attributes:
-        doubt: Why its draws do not suffice, in words; empty if they do.
-        off: By how much means may be off meanwhile, in standard deviations, by the spread of
-            groups of chains that share nothing.
-        tau: Integrated autocorrelation time of the slowest quantity, steps.
-        detection: Share of climbs from a model's prior that lead to a mode, from which it was met
-            with 95 %; infinite where nothing was searched, 0 of independent draws.
-        short: Whether the doubt is of length alone: groups agree, and so do the routes. Errors
-            count how far groups are apart, and no warning need say more.
-    """
-
-    doubt: str
-    off: float
-    tau: float
-    detection: float
-    short: bool = False
-
-
 @dataclass
 class RunReport:
     """How a run went.
@@ -131,7 +110,7 @@ class RunReport:
             them; empty if none has.
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
             why not; empty where it was not asked for.
-        draws_asked: Kept draws a chain that were asked for; None for as many as come.
+        draws_asked: Kept draws per chain that were asked for; None for as many as come.
         judged: How the run stands by its own rule; None of draws of other origin.
         unaudited: Whether evidences go through a map that was given, or trained on its own draws,
             and that no tempered draws have judged.
@@ -161,6 +140,17 @@ class RunReport:
     draws_asked: int | None = None
     judged: Judged | None = None
     unaudited: bool = False
+
+    @property
+    def longer(self) -> str:
+        """How the run could be made longer, a sentence."""
+        if self.interrupted:
+            return "Let the run come to its end"
+        if self.out_of_time:
+            return "Give the run more max_seconds"
+        if self.budget_spent:
+            return "Give the run more max_evaluations"
+        return "Run longer: more(max_seconds=...)"
 
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
@@ -201,7 +191,9 @@ class RunReport:
             lines.append(f"  {name}: accepted {moves}")
         lines += [f"  {line}" for line in self.captured]
         if self.out_of_time and self.draws_asked is not None:
-            lines.append(f"max_seconds were up before {self.draws_asked} draws a chain were there")
+            lines.append(
+                f"max_seconds were up before {self.draws_asked} draws per chain were there"
+            )
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
 from ..estimate.importance import pareto_k
+from ..estimate.indicator import Mask
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
 from ..space.codes import distinct
@@ -20,7 +21,6 @@ from ..space.prior import normalised_log_prior
 from ..target.prior import PriorSpec
 from ..target.target import Target
 from .evidences import Evidences
-from .indicator import Mask
 from .predict import Array, Function, Prediction, predict, weighted_mean
 
 if TYPE_CHECKING:

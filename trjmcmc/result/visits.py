@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from ..doubts.doubted import Doubted
 from ..errors import TRJError
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
 from ..estimate.estimate import Estimate
+from ..estimate.indicator import Mask, ModelIndicator
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.visits import VisitShares, log_odds, visit_probabilities, visit_probability
-from .doubts import Doubts
-from .indicator import Mask, ModelIndicator
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ class Visits:
     def __init__(
         self,
         indicator: ModelIndicator,
-        doubts: Doubts,
+        doubts: Doubted,
         crossings: tuple[Tensor, Tensor] | None = None,
     ) -> None:
         self.indicator, self.doubts, self.crossings = indicator, doubts, crossings

@@ -1,0 +1,149 @@
+"""One reason not to trust an answer, and what is said of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import (
+    ConvergenceWarning,
+    CoverageWarning,
+    DisagreementWarning,
+    LimitWarning,
+    PrecisionWarning,
+    warn_user,
+)
+
+EVERY = "(all models)"  # label of quantities that belong to no single model
+
+CHAINS, DRAWS, MAP = "chains", "draws", "map"  # what a doubt may be against
+
+COMMON_PROBABILITY = 0.01  # probability of a model or an item from which its flags are said aloud
+
+NAMED = 3  # doubts of a kind in a warning
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One reason not to trust an answer, or a part of it.
+
+    Attributes:
+        subject: Label of a model, an item, a kind of components or a parameter, or :data:`EVERY`.
+        words: What is wrong, in a clause.
+        size: By how much the log evidence, in nats, or any mean, in standard deviations, may be
+            off; NaN where nothing tells.
+        remedy: What helps, a sentence without its full stop; empty if nothing is known to.
+        grave: Whether what it concerns can't be relied on. An error counts all that a mild one
+            may do, or it costs time alone.
+        kind: Which row of :data:`KINDS` says it aloud; one without a row stands in tables alone.
+        against: What numbers it flags or widens: those of ``chains``, of all ``draws`` and what
+            was fitted to them, of the ``map``; empty where none.
+    """
+
+    subject: str
+    words: str
+    size: float = math.nan
+    remedy: str = ""
+    grave: bool = True
+    kind: str = ""
+    against: str = ""
+
+    @property
+    def flag(self) -> str:
+        """What numbers that it concerns are flagged with; empty where their errors say it all."""
+        return self.words if self.grave else ""
+
+    def __str__(self) -> str:
+        if self.subject == EVERY or repr(self.subject) in self.words:
+            return self.words
+        return f"{self.subject!r} ({self.words})"
+
+
+class Kind(NamedTuple):
+    """How doubts of a kind are said aloud.
+
+    Attributes:
+        warning: Category.
+        sentence: What is wrong, with a place for whose and by how much.
+    """
+
+    warning: type[Warning]
+    sentence: str
+
+
+KINDS = {  # the gravest first
+    "capture": Kind(
+        DisagreementWarning,
+        "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
+        "Every number may be wrong.",
+    ),
+    "chains": Kind(
+        ConvergenceWarning,
+        "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "
+        "convergence().",
+    ),
+    "until": Kind(ConvergenceWarning, "until was not reached: {}."),
+    "halves": Kind(
+        CoverageWarning,
+        "the pilot run contradicts itself: {}. It may have lost a mode.",
+    ),
+    "coverage": Kind(
+        CoverageWarning,
+        "the map misses a part of the posterior of {}. Evidences and draws of the map alone are "
+        "wrong there, chains may be right.",
+    ),
+    "evidences": Kind(
+        CoverageWarning,
+        "log evidences by the map are not those of the audit: {}; see audit().",
+    ),
+    "limit": Kind(LimitWarning, "a count has run into its limit: {}."),
+    "rounding": Kind(PrecisionWarning, "rounding changes log densities {}."),
+    "resolution": Kind(
+        PrecisionWarning,
+        "rounding decides: {}. Probabilities of these models are not to be trusted.",
+    ),
+    "overflow": Kind(ConvergenceWarning, "{}, and counted as impossible."),
+    "routes": Kind(
+        DisagreementWarning,
+        "routes to the evidences disagree: {}. The combined errors count the difference; see "
+        "evidence().",
+    ),
+}
+
+
+def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
+    """What there is to say aloud, with categories, the gravest first: two messages at most.
+
+    The first one has all of the gravest category, the second one all the rest.
+    """
+    said: dict[type[Warning], list[str]] = {}
+    for name, kind in KINDS.items():
+        if some := [d for d in doubts if d.kind == name]:
+            remedies = dict.fromkeys(d.remedy for d in some if d.remedy)
+            sentences = [kind.sentence.format(_listed(some)), *(f"{r}." for r in remedies)]
+            said.setdefault(kind.warning, []).append(" ".join(sentences))
+    first, rest = list(said)[:1], list(said)[1:]
+    return [
+        (" ".join(text for category in group for text in said[category]), group[0])
+        for group in (first, rest)
+        if group
+    ]
+
+
+def _listed(doubts: Sequence[Doubt]) -> str:
+    each = list(dict.fromkeys(map(str, doubts)))
+    more = [f"and {len(each) - NAMED} more"] if len(each) > NAMED else []
+    return "; ".join([*each[:NAMED], *more])
+
+
+def warn_of(doubts: Sequence[Doubt]) -> None:
+    """Say aloud what doubts of :data:`KINDS` there are."""
+    for message, category in messages(doubts):
+        warn_user(message, category)
+
+
+def gravest_first(doubts: Iterable[Doubt]) -> list[Doubt]:
+    """Those about all models first, of these and of others those whose size nothing tells."""
+    return sorted(doubts, key=lambda d: (d.subject != EVERY, not math.isnan(d.size)))
