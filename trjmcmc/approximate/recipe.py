@@ -12,6 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
+from ..doubts.of_answers import of_fallback
+from ..doubts.of_search import of_climbs
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
@@ -78,7 +81,7 @@ class Recipe:
         name: Of the family that was fitted in the end.
         audit: The pilot run; None where there was none.
         trace: Of the last training, or None.
-        notes: What the user should know of the fit, in words.
+        doubts: What speaks against the fit.
         audits: Whether tempered draws and climbs have their say.
         parts: Parts of posteriors that were found after a fit, for the next one.
         climbs: Climbs of each model, once somebody has asked for them.
@@ -110,7 +113,7 @@ class Recipe:
         self.name = name_of(family)
         self.audit: Audit | None = None
         self.trace: FitTrace | None = None
-        self.notes: list[str] = []
+        self.doubts: list[Doubt] = []
         self.parts: list[Part] = []
         self.climbs = Climbs(target, self.codes, generator)
         self._spent_before = target.account.evaluations
@@ -137,10 +140,7 @@ class Recipe:
         for part in lost:
             (label,) = self.target.space.label(part.code[None])
             times = math.exp(min(50.0, part.log_mass - self._log_mass(made, part.code)))
-            self.notes.append(
-                f"climbs of prior draws found a part of the posterior of {label} that q lacks, "
-                f"{times:.2g} times as heavy as what q has"
-            )
+            self.doubts.append(of_climbs(label, times))
         return made
 
     def _fit(self) -> Transport:
@@ -509,8 +509,8 @@ class Recipe:
             return after
         if not bool((second.short & ~first.short & self.audit.matters).any()):
             return after
-        said = "reverse KL lost a part of a posterior; the map is the one before, which covers it"
-        self.name, self.notes = name, [*self.notes, said]
+        self.name = name
+        self.doubts.append(of_fallback())
         return before
 
     def _judged(self, transport: Transport) -> Judged:

@@ -67,10 +67,12 @@ class Kind(NamedTuple):
     Attributes:
         warning: Category.
         sentence: What is wrong, with a place for whose and by how much.
+        alone: Whether each of them is a sentence of its own.
     """
 
     warning: type[Warning]
     sentence: str
+    alone: bool = False
 
 
 KINDS = {  # the gravest first
@@ -105,6 +107,7 @@ KINDS = {  # the gravest first
         "rounding decides: {}. Probabilities of these models are not to be trusted.",
     ),
     "overflow": Kind(ConvergenceWarning, "{}, and counted as impossible."),
+    "answer": Kind(ConvergenceWarning, "variational answer: {}.", alone=True),
     "routes": Kind(
         DisagreementWarning,
         "routes to the evidences disagree: {}. The combined errors count the difference; see "
@@ -121,9 +124,8 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
     said: dict[type[Warning], list[str]] = {}
     for name, kind in KINDS.items():
         if some := [d for d in doubts if d.kind == name]:
-            remedies = dict.fromkeys(d.remedy for d in some if d.remedy)
-            sentences = [kind.sentence.format(_listed(some)), *(f"{r}." for r in remedies)]
-            said.setdefault(kind.warning, []).append(" ".join(sentences))
+            remedies = dict.fromkeys(f"{d.remedy}." for d in some if d.remedy)
+            said.setdefault(kind.warning, []).append(" ".join([_sentence(kind, some), *remedies]))
     first, rest = list(said)[:1], list(said)[1:]
     return [
         (" ".join(text for category in group for text in said[category]), group[0])
@@ -132,10 +134,12 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
     ]
 
 
-def _listed(doubts: Sequence[Doubt]) -> str:
+def _sentence(kind: Kind, doubts: Sequence[Doubt]) -> str:
+    """What is wrong, of a kind."""
     each = list(dict.fromkeys(map(str, doubts)))
-    more = [f"and {len(each) - NAMED} more"] if len(each) > NAMED else []
-    return "; ".join([*each[:NAMED], *more])
+    each = [*each[:NAMED], *([f"and {len(each) - NAMED} more"] if len(each) > NAMED else [])]
+    listed = ". ".join(x[0].upper() + x[1:] for x in each) if kind.alone else "; ".join(each)
+    return kind.sentence.format(listed)
 
 
 def warn_of(doubts: Sequence[Doubt]) -> None:

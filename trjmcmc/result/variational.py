@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arviz_bridge import to_arviz
+from ..doubts.doubt import Doubt, warn_of
 from ..draws import Draws
-from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
+from ..errors import ConfigurationError, TRJError
 from ..estimate.content import interval_content
 from ..estimate.estimate import Estimate
 from ..plot.marginals import plot_marginals
@@ -76,8 +77,8 @@ class Variational:
         exact: The log evidence of all models together where the target knows it, nats.
         audited: Whether independent tempered draws had their say. Without them a part of the
             posterior that q has never met can't be seen.
-        doubts: What is known against the answer, in words, gravest first.
-        remarks: What else there is to know, in words, such as why it was not audited.
+        doubts: What speaks against the answer, gravest first; a mild one says why it was not
+            audited.
         cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
             audit and answer together.
         transport: The map, which :class:`~trjmcmc.TRJSampler` takes; it is not saved.
@@ -99,8 +100,7 @@ class Variational:
     sample: VariationalDraws | None = field(default=None, repr=False)
     exact: float | None = None
     audited: bool = False
-    doubts: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
     transport: Transport | None = field(default=None, repr=False, compare=False)
     weights: ModelWeights | None = field(default=None, repr=False, compare=False)
@@ -109,8 +109,8 @@ class Variational:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is known against it."""
-        return not self.doubts
+        """Whether nothing grave is known against it."""
+        return not any(d.grave for d in self.doubts)
 
     def kl(self, log_evidence: float | Estimate | None = None) -> Estimate:
         """Divergence KL(q | p) of the posterior p from q, nats.
@@ -165,8 +165,7 @@ class Variational:
 
     def warn(self) -> None:
         """Warn of its doubts."""
-        for doubt in self.doubts:
-            warn_user(f"variational answer: {doubt}", ConvergenceWarning)
+        warn_of(self.doubts)
 
     # ---- draws --------------------------------------------------------------------------------
 
@@ -438,8 +437,7 @@ class Variational:
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
-        lines += [f"  {remark}" for remark in self.remarks]
-        known = [f"  doubt: {doubt}" for doubt in self.doubts]
+        known = [f"  {'doubt: ' * d.grave}{d}" for d in self.doubts]
         if not known and (self.sample is None or self.audited):
             known = ["  nothing is known against it"]
         return "\n".join(lines + known)

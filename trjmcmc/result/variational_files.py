@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..doubts.doubt import Doubt
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from .packed import pack, unpack
@@ -32,7 +33,7 @@ def to_data(fields: Mapping[str, Any]) -> dict[str, Any]:
     table = data["models"]
     data["models"] = None if table is None else table.to_dict(orient="index")
     data["sample"] = data["sample"] and dict(vars(data["sample"]))
-    data["doubts"], data["remarks"] = list(data["doubts"]), list(data["remarks"])
+    data["doubts"] = [asdict(d) for d in data["doubts"]]
     data["cost"] = dict(data["cost"])
     return data
 
@@ -53,8 +54,7 @@ def from_data(data: Mapping[str, Any]) -> dict[str, Any]:
         found["models"] = table.rename_axis("model")
     if found.get("sample"):
         found["sample"] = VariationalDraws(**found["sample"])
-    for name in ("doubts", "remarks"):
-        found[name] = tuple(found.get(name, ()))
+    found["doubts"] = tuple(Doubt(**d) for d in found["doubts"])
     return found
 
 
