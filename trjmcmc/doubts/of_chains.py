@@ -65,6 +65,14 @@ def of_rule(judged: Judged, longer: str) -> list[Doubt]:
     return [Doubt(EVERY, judged.doubt, judged.off, longer, kind=kind, against=CHAINS)]
 
 
+def of_length(missed: str) -> list[Doubt]:
+    """That a run ended before it was as precise as was asked, in words how far it came."""
+    if not missed:
+        return []
+    remedy = "Give the run more max_seconds or draws, or ask for less"
+    return [Doubt(EVERY, missed, math.nan, remedy, kind="until")]
+
+
 def of_runs(convergence: Convergence) -> list[Doubt]:
     """What merged runs contradict each other in, for each model the quantity that differs most."""
     if convergence.draws.run is None:

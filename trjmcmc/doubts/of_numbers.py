@@ -29,13 +29,18 @@ def unresolved(target: Target | None, indicator: ModelIndicator) -> dict[str, st
     return resolution_doubts(target, codes, torch.as_tensor(indicator.place), theta)
 
 
-def of_resolution(coarse: Mapping[str, str], indicator: ModelIndicator) -> list[Doubt]:
+def of_resolution(
+    coarse: Mapping[str, str], indicator: ModelIndicator, before: str = ""
+) -> list[Doubt]:
     """Models with parameters that the precision of draws does not resolve.
 
     Arguments:
         coarse: As of :func:`unresolved`.
         indicator: Which model each draw is in.
+        before: What was not resolved before there were draws, in words.
     """
+    if before and not coarse:
+        return [Doubt(EVERY, before, kind="resolution")]
     common = {m: indicator.inside(m).mean() > COMMON_PROBABILITY for m in coarse}
     return [
         Doubt(label, words, math.nan, kind="resolution", against=DRAWS if common[label] else "")
@@ -69,6 +74,13 @@ def of_rounding(log_joint: Tensor, changed: str) -> list[Doubt]:
     else:
         return []
     return [Doubt(EVERY, words, lost, remedy, kind="rounding")]
+
+
+def of_capture(off_target: str) -> list[Doubt]:
+    """Captured steps whose log joints are not the target's, in words how many and by how much."""
+    if not off_target:
+        return []
+    return [Doubt(EVERY, off_target, math.nan, "Run with compile=False", kind="capture")]
 
 
 def of_overflows(overflows: int, evaluations: int) -> list[Doubt]:

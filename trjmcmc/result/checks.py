@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..doubts.convergence import Convergence
-from ..doubts.doubt import EVERY, Doubt, gravest_first
+from ..doubts.doubt import Doubt, gravest_first
 from ..doubts.doubted import Doubted
 from ..doubts.of_chains import (
     Routes,
     by_rhat,
+    of_length,
     of_rule,
     of_runs,
     of_shares,
@@ -18,7 +19,7 @@ from ..doubts.of_chains import (
     slow_tails,
 )
 from ..doubts.of_maps import of_coverage, of_pilot, of_routes
-from ..doubts.of_numbers import of_overflows, of_resolution, of_rounding
+from ..doubts.of_numbers import of_capture, of_overflows, of_resolution, of_rounding
 from ..doubts.of_search import of_limits, of_modes
 from .probabilities import Probabilities
 from .report import RunReport
@@ -41,7 +42,7 @@ def doubted(
         *of_rule(judged, report.longer),
         *of_runs(convergence),
         *of_tails(tails),
-        *of_resolution(coarse, indicator),
+        *of_resolution(coarse, indicator, report.unresolved),
         *of_pilot(report.audit, report.longer),
         *of_coverage(report.audit, "" if report.fit is None else report.fit.by),
         *of_visits(indicator, routes, report.longer),
@@ -61,18 +62,12 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
     found, space = [*known.found], probabilities.indicator.space
     if not any(d.kind == "short" for d in found):
         found += of_shares(_shares(probabilities), found, report.longer)
-    if report.off_target:
-        found.append(
-            Doubt(EVERY, report.off_target, remedy="Run with compile=False", kind="capture")
-        )
-    if report.missed and not report.interrupted:  # which has been said
-        remedy = "Give the run more max_seconds or draws, or ask for less"
-        found.append(Doubt(EVERY, report.missed, remedy=remedy, kind="until"))
+    if not report.interrupted:  # which has been said
+        found += of_length(report.missed)
     if space.counts and not known.against:
         found += of_limits(space, probabilities.of_counts())
+    found += of_capture(report.off_target)
     found += of_rounding(draws.log_joint, report.rounding)
-    if report.unresolved and not any(d.kind == "resolution" for d in found):
-        found.append(Doubt(EVERY, report.unresolved, kind="resolution"))
     found += of_overflows(report.overflows, report.evaluations)
     found += of_routes(probabilities.evidences.clashes, report.longer)
     return list(dict.fromkeys(found))
