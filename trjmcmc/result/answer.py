@@ -45,7 +45,6 @@ from ..weights.score_gradient import CategoricalWeights
 from .axes import description
 from .variational import Variational
 from .variational_draws import VariationalDraws
-from .variational_files import inclusion_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -321,7 +320,10 @@ def _inclusion(space: Space, code: Tensor, weight: Tensor | None = None) -> pd.S
         return None
     items = space.items(code).double()
     share = items.mean(0) if weight is None else weight @ items
-    return inclusion_of(dict(zip(space.names, share.tolist(), strict=True)))
+    import pandas as pd
+
+    index = pd.Index(space.names, name="item")
+    return pd.Series(share.tolist(), index, name="probability", dtype=float)
 
 
 # ---- what speaks against it -------------------------------------------------------------------

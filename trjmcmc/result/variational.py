@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,9 +24,10 @@ from ..weights.base import ModelWeights
 from .axes import named
 from .beside_run import beside_run
 from .numbers import chosen
+from .packed import pack, unpack
+from .plain import made, plain
 from .reference import Reference, reference_of
 from .variational_draws import VariationalDraws, described
-from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,6 +43,8 @@ class HasRaw(Protocol):
 UNKNOWN = Estimate(math.nan, math.nan)
 
 ITEMS_PRINTED = 8  # items in print at most
+
+FORMAT = 2  # of files
 
 ABSURD = 1e4  # nats from which a cross-entropy says no more than that some draws are out of reach
 
@@ -363,7 +366,8 @@ class Variational:
 
     def save(self, path: str | Path) -> None:
         """Write one file, read by :meth:`load`: numbers, tables and draws, not the map."""
-        write_answer(path, self.to_data())
+        found = plain(replace(self, transport=None, weights=None))
+        Path(path).write_bytes(pack({"format": FORMAT, "variational": found}))
 
     @classmethod
     def load(cls, path: str | Path) -> Variational:
@@ -381,17 +385,11 @@ class Variational:
             >>> trj.Variational.load(path).elbo == answer.elbo
             True
         """
-        return cls.from_data(read_answer(path))
-
-    def to_data(self, *, draws: bool = True) -> dict[str, Any]:
-        """Plain data from which :meth:`from_data` rebuilds it."""
-        data = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
-        return to_data(data if draws else {**data, "sample": None})
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Variational:
-        """The answer that was turned into plain data."""
-        return cls(**from_data(data))
+        data = unpack(path)
+        if data.get("format") != FORMAT or "variational" not in data:
+            raise TRJError(f"{path}: not a variational answer saved by this version of trjmcmc")
+        found: Variational = made(data["variational"], {c.__name__: c for c in ANSWER})
+        return found
 
     def without_draws(self) -> Variational:
         """The numbers alone."""
@@ -441,6 +439,9 @@ class Variational:
         if not known and (self.sample is None or self.audited):
             known = ["  nothing is known against it"]
         return "\n".join(lines + known)
+
+
+ANSWER: tuple[type, ...] = (Variational, VariationalDraws, Estimate, Doubt)  # a file's classes
 
 
 def _with_error(e: Estimate) -> str:
