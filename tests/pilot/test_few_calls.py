@@ -155,7 +155,7 @@ def test_a_run_of_few_calls_keeps_to_them_and_is_right(limit):
 
 def test_few_calls_say_that_no_limit_of_lost_modes_is_known():
     result = trj.TRJSampler(two_skewed(), seed=2).run(max_evaluations=4000, progress=False)
-    assert "no limit is known" in str(result.report) and result.report.budget_spent
+    assert "detection limit unknown" in str(result.report) and result.report.budget_spent
 
 
 def lists(*log_likelihoods):

@@ -180,11 +180,11 @@ class RunReport:
                 lines.append("  each step draws from the posterior itself: no mode can be lost")
             elif math.isfinite(self.judged.detection):
                 lines.append(
-                    f"  modes to which {self.judged.detection:.1e} of climbs from a model's prior "
-                    "lead, or more, would have been met with 95 %"
+                    f"  detection limit {self.judged.detection:.1e}: a mode to which that share of "
+                    "climbs from a model's prior leads would have been found with 95 %"
                 )
             else:
-                lines.append("  of modes that may have been lost no limit is known")
+                lines.append("  detection limit unknown: how small a lost mode may be is not known")
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
