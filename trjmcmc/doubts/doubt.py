@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..errors import (
@@ -15,6 +15,7 @@ from ..errors import (
     PrecisionWarning,
     warn_user,
 )
+from ..estimate.estimate import Estimate
 
 EVERY = "(all models)"  # label of quantities that belong to no single model
 
@@ -49,11 +50,6 @@ class Doubt:
     grave: bool = True
     kind: str = ""
     against: str = ""
-
-    @property
-    def flag(self) -> str:
-        """What numbers that it concerns are flagged with; empty where their errors say it all."""
-        return self.words if self.grave else ""
 
     def __str__(self) -> str:
         if self.subject == EVERY or repr(self.subject) in self.words:
@@ -146,6 +142,13 @@ def warn_of(doubts: Sequence[Doubt]) -> None:
     """Say aloud what doubts of :data:`KINDS` there are."""
     for message, category in messages(doubts):
         warn_user(message, category)
+
+
+def widened(e: Estimate, doubts: Sequence[Doubt]) -> Estimate:
+    """An estimate whose error counts some doubts about it, and is flagged with the first."""
+    flag = next((d.words for d in doubts if d.grave), "")
+    error = math.hypot(e.std_error, *(d.size for d in doubts))
+    return replace(e, std_error=error, warning=e.warning or flag)
 
 
 def gravest_first(doubts: Iterable[Doubt]) -> list[Doubt]:

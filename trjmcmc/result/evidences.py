@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP
+from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP, widened
 from ..doubts.of_chains import Routes
 from ..errors import ConfigurationError, UnweighedError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
@@ -76,12 +76,9 @@ class Evidences:
         for route, by_model in found.items():
             sources = SOURCES.get(route, set())
             reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
-            for d in self.doubts.found:
-                for label in by_model if d.subject == EVERY else {d.subject} & set(by_model):
-                    if d.against in reached:
-                        e = by_model[label]
-                        error = math.hypot(e.std_error, d.size)
-                        by_model[label] = replace(e, std_error=error, warning=e.warning or d.flag)
+            doubts = [d for d in self.doubts.found if d.against in reached]
+            for label, e in by_model.items():
+                by_model[label] = widened(e, [d for d in doubts if d.subject in {label, EVERY}])
         return found
 
     @property
@@ -116,15 +113,14 @@ class Evidences:
 
     def best(self, label: str) -> Estimate:
         """The log mass of a model by the first route that is least flagged, nats."""
-        found = [self._sound(r, label) for r in BEST_FIRST if label in self.routes.get(r, {})]
+        found = [self._by(r, label) for r in BEST_FIRST if label in self.routes.get(r, {})]
         best = min(found, key=lambda e: (not math.isfinite(e.value - e.std_error), bool(e.warning)))
         if not best.warning:
             return best
         # a flagged value is as uncertain as routes are apart
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
-        sizes = [d.size for d in self.doubts.about(label)]
-        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0), *sizes)
-        return replace(best, std_error=error)
+        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
+        return widened(replace(best, std_error=error), self.doubts.about(label))
 
     @property
     def flagged(self) -> bool:
@@ -292,7 +288,7 @@ class Evidences:
         """Probabilities by importance sampling; NaN of models that were not weighed."""
         if not self.weighed:
             return [BLANK] * len(labels)
-        shares = probabilities([self._with_bridge(self.log_mass[m], m) for m in self.weighed])
+        shares = probabilities([self._by("importance", m) for m in self.weighed])
         found = dict(zip(self.weighed, shares, strict=True))
         guessed = [
             m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
@@ -360,28 +356,19 @@ class Evidences:
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
             columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
-        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
-        columns |= {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
-        for route in {"importance", "smoothed"} & set(columns):
-            columns[route] = [
-                self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)
-            ]
-        return columns
+        columns |= {r: [self._by(r, m) for m in labels] for r in self.routes}
+        return columns | {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
 
-    def _sound(self, route: str, label: str) -> Estimate:
+    def _by(self, route: str, label: str) -> Estimate:
         """The log mass of a model by a route; by draws of the map alone no surer than the bridge.
 
-        A bridge that is flagged, as chains remember their start, still tells what a map has lost.
+        Their error reaches the bridge, which sees what the map misses. One that is flagged, as
+        chains remember their start, tells that still. Where draws and map hardly overlap the bridge
+        is wide; of a map that nobody has audited that very fact speaks against its own draws.
         """
-        e = self.routes[route][label]
-        return self._with_bridge(e, label) if route in {"smoothed", "importance"} else e
-
-    def _with_bridge(self, e: Estimate, label: str) -> Estimate:
-        """An importance estimate whose error reaches the bridge, which sees what the map misses.
-
-        Where draws and map hardly overlap the bridge is wide; of a map that nobody has audited
-        that very fact speaks against its own draws.
-        """
+        e = self.routes[route].get(label, NOTHING)
+        if SOURCES.get(route) != {"map"}:
+            return e
         bridge = self.routes.get("bridge", {}).get(label, NOTHING)
         gap, wide = abs(e.value - bridge.value), bridge.std_error
         if self._report.unaudited and not wide < DOUBTFUL:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from ..doubts.doubt import widened
 from ..doubts.doubted import Doubted
 from ..errors import TRJError
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
@@ -116,11 +117,8 @@ class Visits:
 
     def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is flagged about the chains."""
-        doubts = self.doubts.about(a, b)
-        error = math.hypot(e.std_error, *(d.size for d in doubts))
         warning = e.warning or self.of(a).warning or self.of(b).warning
-        note = next((d.flag for d in doubts if d.flag), "")
-        return replace(e, std_error=error, warning=warning or note)
+        return widened(replace(e, warning=warning), self.doubts.about(a, b))
 
     def jumps(self) -> pd.DataFrame:
         """Mean acceptance probability times chance of proposal, from row to column.
