@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -56,6 +56,7 @@ OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
 
+@dataclass(eq=False, repr=False)
 class Recipe:
     """Fits one family to the posteriors of a small space.
 
@@ -73,7 +74,7 @@ class Recipe:
         settings: Of the training by reverse KL: ``steps``, ``batch``, ``learning_rate`` (found by
             short trainings if omitted), ``gradient``.
         most: Evaluations at most, about.
-        audit: Whether there is a pilot run.
+        audits: Whether tempered draws and climbs have their say.
         policy: What is spent where.
         progress: Show progress bars.
 
@@ -82,41 +83,36 @@ class Recipe:
         audit: The pilot run; None where there was none.
         trace: Of the last training, or None.
         doubts: What speaks against the fit.
-        audits: Whether tempered draws and climbs have their say.
         parts: Parts of posteriors that were found after a fit, for the next one.
         climbs: Climbs of each model, once somebody has asked for them.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        family: Family,
-        *,
-        objective: str,
-        generator: torch.Generator,
-        seed: int,
-        options: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        most: float,
-        audit: bool,
-        policy: ApproximationPolicy,
-        progress: bool,
-    ) -> None:
-        if objective not in OBJECTIVES:
-            raise ConfigurationError(f"objective: expected one of {OBJECTIVES}, got {objective!r}")
-        self.target, self.family, self.objective = target, family, objective
-        self.generator, self.seed, self.options = generator, seed, dict(options)
-        self.settings, self.most, self.policy = dict(settings), most, policy
-        self.progress, self.audits = progress, audit
-        self.codes = target.space.enumerate()
-        self.active = target.space.active(self.codes)
-        self.name = name_of(family)
-        self.audit: Audit | None = None
-        self.trace: FitTrace | None = None
-        self.doubts: list[Doubt] = []
-        self.parts: list[Part] = []
-        self.climbs = Climbs(target, self.codes, generator)
-        self._spent_before = target.account.evaluations
+    target: Target
+    family: Family
+    objective: str
+    generator: torch.Generator
+    seed: int
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    most: float
+    audits: bool
+    policy: ApproximationPolicy
+    progress: bool
+    audit: Audit | None = None
+    trace: FitTrace | None = None
+    doubts: list[Doubt] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ConfigurationError(
+                f"objective: expected one of {OBJECTIVES}, got {self.objective!r}"
+            )
+        self.name = name_of(self.family)
+        self.codes = self.target.space.enumerate()
+        self.active = self.target.space.active(self.codes)
+        self.climbs = Climbs(self.target, self.codes, self.generator)
+        self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
         """Fit, look for what was lost, fit again if something was, and return the map."""

@@ -155,7 +155,7 @@ def variational(
                 options=options,
                 settings=settings,
                 most=max_evaluations,
-                audit=audit,
+                audits=audit,
                 policy=policy,
                 progress=progress,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -24,31 +25,27 @@ Values = dict[str, Tensor]
 QUANTILES = (0.05, 0.5, 0.95)  # in a summary
 
 
+@dataclass(eq=False, repr=False)
 class Parameters:
     """Draws of the parameters.
 
     Arguments:
         indicator: Which model each draw is in.
         doubts: What is known against the draws, which widens errors.
-        values: Constrained parameters by name, padded to the largest model with NaN, shape
+        given: Constrained parameters by name, padded to the largest model with NaN, shape
             (chain, draw, ...), or a function that gives them when they are asked for.
         turns: Where the circles of periodic parameters begin and end, by name.
     """
 
-    def __init__(
-        self,
-        indicator: ModelIndicator,
-        doubts: Doubted,
-        values: Values | Callable[[], Values],
-        turns: Mapping[str, Turn] | None = None,
-    ) -> None:
-        self.indicator, self.doubts, self._given = indicator, doubts, values
-        self.turns = dict(turns or {})
+    indicator: ModelIndicator
+    doubts: Doubted
+    given: Values | Callable[[], Values]
+    turns: Mapping[str, Turn] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> Values:
         """Constrained parameters by name, padded with NaN, shape (chain, draw, ...)."""
-        return self._given if isinstance(self._given, dict) else self._given()
+        return self.given if isinstance(self.given, dict) else self.given()
 
     def draws(self, label: str) -> dict[str, NDArray[np.floating]]:
         """Draws of one model by parameter, without what it does not use, shape (n, ...)."""

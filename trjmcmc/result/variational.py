@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +32,6 @@ from .variational_draws import VariationalDraws, described
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
-
-
-class HasRaw(Protocol):
-    """Such as a :class:`~trjmcmc.Result`."""
-
-    raw: Draws
 
 
 UNKNOWN = Estimate(math.nan, math.nan)
@@ -144,7 +138,7 @@ class Variational:
         error = math.hypot(known.std_error, self.elbo.std_error)
         return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
 
-    def against(self, run: HasRaw | Draws) -> Variational:
+    def against(self, run: Any) -> Variational:
         """The answer with how far it was from an exact run.
 
         Arguments:

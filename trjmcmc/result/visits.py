@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(eq=False, repr=False)
 class Visits:
     """Probabilities of models by the chains.
 
@@ -34,14 +35,10 @@ class Visits:
             shape (batch, M), in the order of ``space.enumerate()``.
     """
 
-    def __init__(
-        self,
-        indicator: ModelIndicator,
-        doubts: Doubted,
-        crossings: tuple[Tensor, Tensor] | None = None,
-    ) -> None:
-        self.indicator, self.doubts, self.crossings = indicator, doubts, crossings
-        self._known: dict[str, Estimate] = {}
+    indicator: ModelIndicator
+    doubts: Doubted
+    crossings: tuple[Tensor, Tensor] | None = None
+    _known: dict[str, Estimate] = field(default_factory=dict)
 
     def of(self, label: str) -> Estimate:
         """Probability of a model by the share of the draws in it."""

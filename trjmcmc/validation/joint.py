@@ -12,7 +12,6 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,9 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
 from ..simulate.prior import drawn_from_prior
-from ..simulate.simulator import Simulator
 from ..target.target import Target
 from .asked import Skipped, by_chance
-from .remake import Make
+from .remake import Simulated
 
 CHAINS = 24
 
@@ -47,22 +45,9 @@ MOST_QUANTITIES = 40
 CAREFUL = 10  # what p-values by normal tails of few chains are multiplied by
 
 
-def check_joint(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    generator: torch.Generator,
-    over: Callable[[], bool] = lambda: False,
-) -> list[Doubt]:
-    """Where chains end that draw parameters and data in turn, against the prior.
-
-    Arguments:
-        target: The models.
-        simulator: Draws data.
-        make: Gives a target over other data.
-        generator: Source of randomness.
-        over: Whether there is no time left.
-    """
+def check_joint(by: Simulated) -> list[Doubt]:
+    """Where chains end that draw parameters and data in turn, against the prior."""
+    target, simulator, make, generator, over = by
     code, theta = drawn_from_prior(target, CHAINS, generator)
     turns = 0
     for _ in range(TURNS):

@@ -20,12 +20,11 @@ from torch import Tensor
 
 from ..doubts.doubt import EVERY, Doubt
 from ..simulate.prior import drawn_from_prior
-from ..simulate.simulator import Simulator
 from ..target.density import Density
 from ..target.support import unchecked
 from ..target.target import Target
 from .asked import Skipped
-from .remake import Make
+from .remake import Simulated
 
 POINTS = 4  # prior draws around which data are simulated, at least one a model up to twice as many
 
@@ -68,29 +67,15 @@ class Excess:
         return self.mean - 1 > max(ERRORS * self.error, LEAST)
 
 
-def check_ratios(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    generator: torch.Generator,
-    over: Callable[[], bool] = lambda: False,
-) -> list[Doubt]:
-    """Mean likelihood ratios over simulated data, around draws of the prior.
-
-    Arguments:
-        target: The models.
-        simulator: Draws data.
-        make: Gives a target over other data.
-        generator: Source of randomness.
-        over: Whether there is no time left.
-    """
+def check_ratios(by: Simulated) -> list[Doubt]:
+    """Mean likelihood ratios over simulated data, around draws of the prior."""
     found: list[Excess] = []
-    code, theta = _points(target, generator)
+    code, theta = _points(by.target, by.generator)
     looked = 0
     for i in range(len(code)):
-        if over():
+        if by.over():
             break
-        steps, impossible = _around(target, simulator, make, code[i], theta[i], generator)
+        steps, impossible = _around(by, code[i], theta[i])
         if impossible:
             return impossible
         found += steps
@@ -134,15 +119,9 @@ def _points(target: Target, generator: torch.Generator) -> tuple[Tensor, Tensor]
     return code, theta
 
 
-def _around(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    code: Tensor,
-    theta: Tensor,
-    generator: torch.Generator,
-) -> tuple[list[Excess], list[Doubt]]:
+def _around(by: Simulated, code: Tensor, theta: Tensor) -> tuple[list[Excess], list[Doubt]]:
     """Steps from one point, over data simulated there; or what forbids to make any."""
+    target, simulator, make, generator, _ = by
     slots = target.space.active(code[None])[0].nonzero()[:, 0]
     if not len(slots):
         return [], []

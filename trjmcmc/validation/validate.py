@@ -25,7 +25,7 @@ from .joint import check_joint
 from .models import Calibration, judge_models, smoothed
 from .ranks import judge_ranks, rank_table
 from .ratios import check_ratios
-from .remake import Again
+from .remake import Again, Simulated
 from .repeat import SECONDS, Given
 from .repeats import Kept, finished, spec_of
 from .report import Validation
@@ -138,8 +138,8 @@ def validate(
         def over_simulated_data(check: str, words: str, function: Callable[..., Any]) -> None:
             bar.set_description(words)
             until = clock.part_of_the_time_left(RATIOS_SHARE, end) if max_seconds else math.inf
-            given = target, simulator, again, generator, lambda: clock.now() > until
-            asked.ask(check, function, *given, failing="over simulated data the model fails")
+            by = Simulated(target, simulator, again, generator, lambda: clock.now() > until)
+            asked.ask(check, function, by, failing="over simulated data the model fails")
 
         over_simulated_data("ratios", "likelihood ratios", check_ratios)
         rows: list[dict[str, Any]] = []
