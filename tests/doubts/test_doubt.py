@@ -51,6 +51,7 @@ PROVOKED = {
         torch.zeros(9), "'one' by 0.5 nats"
     ),
     "rounding decides": lambda: of_numbers.of_resolution({}, None, "sums of log densities"),
+    "reweighting leaves 40 effective": lambda: [of_numbers.of_reweighting("m", 40.0, 5000, 0.9)],
     "3 of 500 points": lambda: of_numbers.of_overflows(3, 500),
     "Climbs found a part": lambda: [of_search.of_climbs("m", 0.2)],
     "The map misses a part": lambda: of_answers.of_audit(audit(covered=0.8)),
@@ -83,7 +84,7 @@ def test_each_text_is_said_by_how_much_and_short(words):
 
 def test_the_table_names_checks_and_tests_that_are_there():
     rows = [line.rsplit(maxsplit=2) for line in trjmcmc.doubts.__doc__.splitlines()[8:-1]]
-    assert len(rows) == 29
+    assert len(rows) == 30
     for _, check, test in rows:
         module, name = check.split(".")
         assert callable(getattr(importlib.import_module(f"trjmcmc.doubts.{module}"), name))

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +37,6 @@ from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
-from .judged import TRIED, Judged, judged
 from .moments import Widening, can_be_followed
 from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
@@ -54,6 +53,20 @@ SIMPLE = ("mean-field", "full-rank")  # whose best is far from posteriors that t
 OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
+
+TRIED = 4000  # draws of a model that tell the effective share of its weights
+
+
+class Near(NamedTuple):
+    """How near a map is to the posteriors of some models, by the weights of its own draws.
+
+    Attributes:
+        share: Least effective share of the weights.
+        gap: Nats from bound to evidence, at most.
+    """
+
+    share: float
+    gap: float
 
 
 @dataclass(eq=False, repr=False)
@@ -155,7 +168,7 @@ class Recipe:
             return transport
         if not (can_be_followed(transport) and goes_back_cheaply(transport)):
             return transport
-        if self._judged(transport).share >= p.enough_share:
+        if self._near(transport).share >= p.enough_share:
             return transport
         widening = Widening(self.target, self.codes, self.generator, p)
         try:
@@ -298,7 +311,7 @@ class Recipe:
             made, self.name = self.climbs.distinct(self.parts), "pathfinder"
         else:
             return None
-        enough = asked or self._judged(made).share >= self.policy.enough_share
+        enough = asked or self._near(made).share >= self.policy.enough_share
         if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
         name = self.name
@@ -394,11 +407,11 @@ class Recipe:
         self._cover(made, pool, exact)
         if not exact:
             return made, False
-        near = self._judged(made)
+        near = self._near(made)
         if near.gap > p.near_gap and isinstance(family, str) and "seed" not in self.options:
             other = map_of(family, replace(self.start(), seed=self.seed + 1), self.options)
             self._cover(other, pool, exact)
-            if (again := self._judged(other)).gap < near.gap:
+            if (again := self._near(other)).gap < near.gap:
                 made, near = other, again
         return made, near.share >= p.near_share
 
@@ -444,7 +457,7 @@ class Recipe:
                 break
             assert rate is not None
             self.trace = self._train(transport, objective, rate, now, batch)
-            if not given and self._judged(transport).share >= p.enough_share:
+            if not given and self._near(transport).share >= p.enough_share:
                 break
         return transport
 
@@ -509,7 +522,18 @@ class Recipe:
         self.doubts.append(of_fallback())
         return before
 
-    def _judged(self, transport: Transport) -> Judged:
-        """How near a map is to the posteriors of models with a share of them."""
-        those = [self.codes[m] for m in self._that_matter]
-        return judged(self.target, transport, those, self.generator)
+    def _near(self, transport: Transport) -> Near:
+        """How near a map is to the posteriors of models with a share of them.
+
+        A density that is NaN where it draws makes it as far as can be: an answer will meet that.
+        """
+        near = Near(1.0, 0.0)
+        for m in self._that_matter:
+            try:
+                log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
+            except TRJError:
+                return Near(0.0, math.inf)
+            found = log_mean_weight(log_w)
+            gap = found.value - float(log_w.mean())
+            near = Near(min(near.share, found.ess / TRIED), max(near.gap, gap))
+        return near

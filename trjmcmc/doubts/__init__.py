@@ -21,6 +21,7 @@ routes to the evidences disagree       of_maps.of_routes           posthoc/test_
 captured steps have gone wrong         of_numbers.of_capture       run/test_capture.py
 rounding changes log densities         of_numbers.of_rounding      run/test_precision.py
 rounding decides                       of_numbers.of_resolution    run/test_precision.py
+reweighting leaves few draws           of_numbers.of_reweighting   posthoc/test_evidence.py
 points far out in the tail             of_numbers.of_overflows     doubts/test_doubt.py
 a count has run into its limit         of_search.of_limits         result/test_catalogue.py
 no search for lost modes               of_search.of_modes          pilot/test_few_calls.py

@@ -104,6 +104,10 @@ KINDS = {  # the gravest first
     ),
     "overflow": Kind(ConvergenceWarning, "{}, and counted as impossible."),
     "answer": Kind(ConvergenceWarning, "variational answer: {}.", alone=True),
+    "prior": Kind(
+        ConvergenceWarning,
+        "reweighting leaves {}: the new prior is too far from the old one.",
+    ),
     "routes": Kind(
         DisagreementWarning,
         "routes to the evidences disagree: {}. The combined errors count the difference; see "
@@ -117,17 +121,21 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
 
     The first one has all of the gravest category, the second one all the rest.
     """
+    by_kind: dict[str, list[Doubt]] = {}
+    for d in doubts:
+        by_kind.setdefault(d.kind, []).append(d)
     said: dict[type[Warning], list[str]] = {}
     for name, kind in KINDS.items():
-        if some := [d for d in doubts if d.kind == name]:
+        if some := by_kind.get(name):
             remedies = dict.fromkeys(f"{d.remedy}." for d in some if d.remedy)
-            said.setdefault(kind.warning, []).append(" ".join([_sentence(kind, some), *remedies]))
-    first, rest = list(said)[:1], list(said)[1:]
-    return [
-        (" ".join(text for category in group for text in said[category]), group[0])
-        for group in (first, rest)
-        if group
-    ]
+            said.setdefault(kind.warning, []).extend([_sentence(kind, some), *remedies])
+    if not said:
+        return []
+    (grave, first), *rest = said.items()
+    found = [(" ".join(first), grave)]
+    if rest:
+        found.append((" ".join(text for _, texts in rest for text in texts), rest[0][0]))
+    return found
 
 
 def _sentence(kind: Kind, doubts: Sequence[Doubt]) -> str:
@@ -144,10 +152,9 @@ def warn_of(doubts: Sequence[Doubt]) -> None:
         warn_user(message, category)
 
 
-def widened(e: Estimate, doubts: Sequence[Doubt]) -> Estimate:
-    """An estimate whose error counts some doubts about it, and is flagged with the first."""
-    flag = next((d.words for d in doubts if d.grave), "")
-    error = math.hypot(e.std_error, *(d.size for d in doubts))
+def widened(e: Estimate, doubt: Doubt) -> Estimate:
+    """An estimate whose error counts a doubt about it, and is flagged with it."""
+    error, flag = math.hypot(e.std_error, doubt.size), doubt.words if doubt.grave else ""
     return replace(e, std_error=error, warning=e.warning or flag)
 
 

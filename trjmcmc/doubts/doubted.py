@@ -31,21 +31,22 @@ class Doubted:
         indicator: Which model each draw is in.
         found: All that is known, the gravest first.
         tails: Those that chains hardly enter or leave.
-
-    Attributes:
-        against: What of it speaks against the draws.
     """
 
     def __init__(
         self, indicator: ModelIndicator, found: Sequence[Doubt], tails: Sequence[Tail] = ()
     ) -> None:
         self.indicator, self.found, self.tails = indicator, list(found), tails
-        self.against = [d for d in found if d.against in {CHAINS, DRAWS}]
-        self._grave = [d for d in self.against if d.grave]
+        self._grave = [d for d in found if d.against in {CHAINS, DRAWS} and d.grave]
 
     def about(self, *labels: str) -> list[Doubt]:
         """What speaks against the draws of some models, or of all."""
         return [d for d in self.against if d.subject in {*labels, EVERY}]
+
+    @property
+    def against(self) -> list[Doubt]:
+        """What speaks against the draws."""
+        return [d for d in self.found if d.against in {CHAINS, DRAWS}]
 
     def _shift(self, series: NDArray[np.floating], every: int = 1) -> float:
         """How far tails may shift the mean of a series of mean zero; see :meth:`Tail.shift`.

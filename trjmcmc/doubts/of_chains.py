@@ -67,8 +67,6 @@ def of_rule(judged: Judged, longer: str) -> list[Doubt]:
 
 def of_length(missed: str) -> list[Doubt]:
     """That a run ended before it was as precise as was asked, in words how far it came."""
-    if not missed:
-        return []
     remedy = "Give the run more max_seconds or draws, or ask for less"
     return [Doubt(EVERY, missed, math.nan, remedy, kind="until")]
 
@@ -107,12 +105,13 @@ def slow_tails(convergence: Convergence, judged: Judged) -> list[Tail]:
 
 def of_tails(tails: Sequence[Tail]) -> list[Doubt]:
     """The worst tail of each model; R-hat of short chains says little: errors count it."""
-    found = []
-    for model in dict.fromkeys(t.model for t in tails):
-        worst = max((t for t in tails if t.model == model), key=lambda t: t.mass)
-        words = f"R-hat {worst.rhat:.2f} of a tail of {worst.quantity} in {model!r}"
-        found.append(Doubt(model, words, worst.mass, grave=False, kind="tails", against=DRAWS))
-    return found
+    worst: dict[str, Doubt] = {}
+    for t in tails:
+        if t.model not in worst or t.mass > worst[t.model].size:
+            words = f"R-hat {t.rhat:.2f} of a tail of {t.quantity} in {t.model!r}"
+            d = Doubt(t.model, words, t.mass, grave=False, kind="tails", against=DRAWS)
+            worst[t.model] = d
+    return list(worst.values())
 
 
 def of_visits(indicator: ModelIndicator, routes: Routes, longer: str) -> list[Doubt]:

@@ -12,17 +12,15 @@ from .doubt import DRAWS, MAP, Doubt
 HALVES_APART = 2.0  # nats between the halves of a pilot run that may have lost a mode
 
 
-def of_pilot(audit: AuditReport | None, longer: str) -> list[Doubt]:
+def of_pilot(audit: AuditReport, longer: str) -> list[Doubt]:
     """Models whose pilot run rests on few draws of the prior, or contradicts itself.
 
     Twenty families of random sizes count as ten of one size.
 
     Arguments:
-        audit: The pilot run, if there was one.
+        audit: The pilot run.
         longer: How the run could be made longer, in a sentence.
     """
-    if audit is None:
-        return []
     grows = f"Let it grow further: fit(audit={_round_up(4 * audit.evaluations)})"
     if audit.normals:
         grows = "run(fit=True) lets it grow until its halves agree"

@@ -39,13 +39,11 @@ def of_resolution(
         indicator: Which model each draw is in.
         before: What was not resolved before there were draws, in words.
     """
-    if before and not coarse:
-        return [Doubt(EVERY, before, kind="resolution")]
-    common = {m: indicator.inside(m).mean() > COMMON_PROBABILITY for m in coarse}
-    return [
-        Doubt(label, words, math.nan, kind="resolution", against=DRAWS if common[label] else "")
-        for label, words in coarse.items()
-    ]
+    found = [Doubt(EVERY, before, kind="resolution")] if before and not coarse else []
+    for label, words in coarse.items():
+        common = indicator.inside(label).mean() > COMMON_PROBABILITY
+        found.append(Doubt(label, words, kind="resolution", against=DRAWS if common else ""))
+    return found
 
 
 def of_rounding(log_joint: Tensor, changed: str) -> list[Doubt]:
@@ -76,17 +74,21 @@ def of_rounding(log_joint: Tensor, changed: str) -> list[Doubt]:
     return [Doubt(EVERY, words, lost, remedy, kind="rounding")]
 
 
+def of_reweighting(subject: str, ess: float, n: int, k: float) -> Doubt:
+    """Weights of n draws that leave few effective ones, with a tail of Pareto shape k."""
+    shape = f" (Pareto k {k:.2f})" if math.isfinite(k) else ""
+    where = "all models" if subject == EVERY else repr(subject)
+    words = f"{ess:.0f} effective draws of {n} in {where}{shape}"
+    return Doubt(subject, words, math.nan, "Run again with the new prior", kind="prior")
+
+
 def of_capture(off_target: str) -> list[Doubt]:
     """Captured steps whose log joints are not the target's, in words how many and by how much."""
-    if not off_target:
-        return []
     return [Doubt(EVERY, off_target, math.nan, "Run with compile=False", kind="capture")]
 
 
 def of_overflows(overflows: int, evaluations: int) -> list[Doubt]:
     """Points of so many evaluations at which a likelihood was NaN or +inf far out in the tail."""
-    if not overflows:
-        return []
     words = (
         f"{overflows} of {evaluations} points, far out in the tail of the prior, had a likelihood "
         "of NaN or +inf, or parameters whose square overflows"

@@ -37,17 +37,18 @@ def doubted(
         coarse: By model label, parameters that the working precision does not resolve, in words.
     """
     indicator, judged = convergence.indicator, report.judged or by_rhat(convergence)
-    tails = slow_tails(convergence, judged)
+    tails, longer = slow_tails(convergence, judged), _longer(report)
     found = [
-        *of_rule(judged, report.longer),
+        *of_rule(judged, longer),
         *of_runs(convergence),
         *of_tails(tails),
         *of_resolution(coarse, indicator, report.unresolved),
-        *of_pilot(report.audit, report.longer),
-        *of_coverage(report.audit, "" if report.fit is None else report.fit.by),
-        *of_visits(indicator, routes, report.longer),
-        *of_modes(indicator.space, report.judged),
     ]
+    if report.audit is not None:
+        found += of_pilot(report.audit, longer)
+        found += of_coverage(report.audit, "" if report.fit is None else report.fit.by)
+    found += of_visits(indicator, routes, longer)
+    found += of_modes(indicator.space, report.judged)
     return Doubted(indicator, gravest_first(found), tails)
 
 
@@ -60,17 +61,32 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
     """
     known, draws = probabilities.visits.doubts, probabilities.indicator.draws
     found, space = [*known.found], probabilities.indicator.space
-    if not any(d.kind == "short" for d in found):
-        found += of_shares(_shares(probabilities), found, report.longer)
-    if not report.interrupted:  # which has been said
+    longer, clashes = _longer(report), probabilities.evidences.clashes
+    if report.judged is None or not report.judged.short:
+        found += of_shares(_shares(probabilities), found, longer)
+    if report.missed and not report.interrupted:  # which has been said
         found += of_length(report.missed)
     if space.counts and not known.against:
         found += of_limits(space, probabilities.of_counts())
-    found += of_capture(report.off_target)
+    if report.off_target:
+        found += of_capture(report.off_target)
     found += of_rounding(draws.log_joint, report.rounding)
-    found += of_overflows(report.overflows, report.evaluations)
-    found += of_routes(probabilities.evidences.clashes, report.longer)
+    if report.overflows:
+        found += of_overflows(report.overflows, report.evaluations)
+    if clashes:
+        found += of_routes(clashes, longer)
     return list(dict.fromkeys(found))
+
+
+def _longer(report: RunReport) -> str:
+    """How a run could be made longer, a sentence."""
+    if report.interrupted:
+        return "Let the run come to its end"
+    if report.out_of_time:
+        return "Give the run more max_seconds"
+    if report.budget_spent:
+        return "Give the run more max_evaluations"
+    return "Run longer: more(max_seconds=...)"
 
 
 def _shares(probabilities: Probabilities) -> Iterator[tuple[str, float, str, float]]:

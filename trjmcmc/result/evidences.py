@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,9 +76,11 @@ class Evidences:
         for route, by_model in found.items():
             sources = SOURCES.get(route, set())
             reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
-            doubts = [d for d in self.doubts.found if d.against in reached]
             for label, e in by_model.items():
-                by_model[label] = widened(e, [d for d in doubts if d.subject in {label, EVERY}])
+                for d in self.doubts.found:
+                    if d.against in reached and d.subject in {label, EVERY}:
+                        e = widened(e, d)
+                by_model[label] = e
         return found
 
     @property
@@ -120,7 +122,8 @@ class Evidences:
         # a flagged value is as uncertain as routes are apart
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
         error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
-        return widened(replace(best, std_error=error), self.doubts.about(label))
+        best = replace(best, std_error=error)
+        return reduce(widened, self.doubts.about(label), best)
 
     @property
     def flagged(self) -> bool:

@@ -141,17 +141,6 @@ class RunReport:
     judged: Judged | None = None
     unaudited: bool = False
 
-    @property
-    def longer(self) -> str:
-        """How the run could be made longer, a sentence."""
-        if self.interrupted:
-            return "Let the run come to its end"
-        if self.out_of_time:
-            return "Give the run more max_seconds"
-        if self.budget_spent:
-            return "Give the run more max_evaluations"
-        return "Run longer: more(max_seconds=...)"
-
     def __str__(self) -> str:
         spent = ", ".join(f"{stage} {s:.1f} s" for stage, s in self.seconds.items())
         lines = ["interrupted"] if self.interrupted else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,7 +115,7 @@ class Visits:
     def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is flagged about the chains."""
         warning = e.warning or self.of(a).warning or self.of(b).warning
-        return widened(replace(e, warning=warning), self.doubts.about(a, b))
+        return reduce(widened, self.doubts.about(a, b), replace(e, warning=warning))
 
     def jumps(self) -> pd.DataFrame:
         """Mean acceptance probability times chance of proposal, from row to column.
