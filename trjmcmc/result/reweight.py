@@ -93,7 +93,7 @@ class Reweighted:
         if not inside.mean() > JUDGED_SHARE or (not self._within and np.ptp(self._w[inside]) == 0):
             return
         w, n = self._w[inside], int(inside.sum())
-        ess = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
+        ess = float(w.sum() ** 2 / (w**2).sum()) if (w**2).any() else 0.0
         k = pareto_k(torch.as_tensor(self.log_weights[inside]))
         self.pareto_k = max(self.pareto_k, k)
         few = ess < min(n, max(LEAST_DRAWS, LEAST_SHARE * n))
