@@ -900,9 +900,10 @@ class Result:
         return Path(path)
 
     def warn(self) -> None:
-        """Say aloud what is doubtful, and what would help.
+        """Say aloud what of :attr:`doubts` is grave, and what would help, in two warnings at most.
 
-        Issues a :class:`ConvergenceWarning` where chains remember their start, descend from too few
+        The first one has all of the gravest category, the second one the rest: a
+        :class:`ConvergenceWarning` where chains remember their start, descend from too few
         draws, or have never been where nothing else tells of, where the precision that was asked
         for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
         a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
