@@ -193,7 +193,7 @@ def test_two_modes_that_chains_never_cross_have_no_errors(rng):
     table = result.convergence()
     assert table.loc[("only", "u1"), "rhat"] > 1.5 > 1.02 > table.loc[("only", "u0"), "rhat"]
     assert table.loc[("only", "u1"), "ess_bulk"] < 200 < table.loc[("only", "u0"), "ess_bulk"]
-    assert math.isnan(result._doubts.widened(0.01, x[..., 1])[0])
+    assert math.isnan(result._doubted.widened(0.01, x[..., 1])[0])
     assert not said_by(chains_of(rng.normal(size=(64, 200, 2))))
 
 
@@ -358,7 +358,7 @@ def test_a_pilot_run_that_knows_less_than_the_map_has_an_error_that_reaches_it()
 def test_means_of_heavy_tails_have_no_error(heavy, rng):
     x = rng.standard_cauchy((64, 300)) if heavy else rng.standard_t(8, (64, 300))
     result = chains_of(rng.normal(size=(64, 300, 1)))
-    error, note = result._doubts.widened(0.01, x)
+    error, note = result._doubted.widened(0.01, x)
     assert math.isnan(error) == heavy and ("Pareto" in note) == heavy
 
 
@@ -569,10 +569,10 @@ def test_a_mild_doubt_hides_no_grave_one(rng):
     mild, grave = chains_of(x), chains_of(x)
     for result in (mild, grave):
         result.report.judged = Judged("chains drift", 0.2, 5.0, 1e-3)
-    assert math.isfinite(mild._doubts.widened(0.01, rng.normal(size=(64, 200)))[0]) and mild.doubts
+    assert math.isfinite(mild._doubted.widened(0.01, rng.normal(size=(64, 200)))[0]) and mild.doubts
     grave.report.audit = halves_apart("only")
     assert [d.kind for d in grave.doubts] == ["chains", "halves"]
-    assert math.isnan(grave._doubts.widened(0.01, rng.normal(size=(64, 200)))[0])
+    assert math.isnan(grave._doubted.widened(0.01, rng.normal(size=(64, 200)))[0])
     said = said_by(grave)
     assert (
         "halves of the pilot run differ" in said[CoverageWarning]
@@ -603,7 +603,7 @@ def test_doubts_about_one_model_leave_the_means_of_others(rng):
     assert doubt.subject == labels[1]
     for label, told in ((labels[0], True), (labels[1], False)):
         inside = result.visited(label)
-        error, _, note = result._doubts.error_where(x[..., 0][inside], inside)
+        error, _, note = result._doubted.error_where(x[..., 0][inside], inside)
         assert math.isfinite(error) is told and (note == "") is told
 
 
@@ -642,7 +642,7 @@ def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     assert abs(told["visits"] - 0.5) < 3 * told["visits_se"] < 0.05
     inside = slow.visited("tailed")  # means of parameters, and predictions by few of the draws
     x = slow.raw.theta[..., 0].numpy()[inside].clip(-2, 2)
-    error, _, _ = slow._doubts.error_where(x, inside)
+    error, _, _ = slow._doubted.error_where(x, inside)
     assert 0.05 < abs(x.mean() - 0.06 * 2) < 3 * error < 0.5
     target, only = two_models(), lambda p: p["x"][:, 0].clip(-2, 2)
     few = slow.predict({"plain": lambda p: 0 * only(p), "tailed": only}, target=target, most=50_000)

@@ -59,7 +59,7 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
         probabilities: Of models and items, and the evidences behind them.
         report: How the run went.
     """
-    known, draws = probabilities.visits.doubts, probabilities.indicator.draws
+    known, draws = probabilities.visits.doubted, probabilities.indicator.draws
     found, space = [*known.found], probabilities.indicator.space
     longer, clashes = _longer(report), probabilities.evidences.clashes
     if report.judged is None or not report.judged.short:

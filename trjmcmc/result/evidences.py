@@ -61,7 +61,7 @@ class Evidences:
         routes: Routes,
         pareto_k: Mapping[str, float] | None = None,
     ) -> None:
-        self.visits, self.doubts, self._routes = visits, visits.doubts, routes
+        self.visits, self.doubted, self._routes = visits, visits.doubted, routes
         self._report = report
         self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
 
@@ -77,7 +77,7 @@ class Evidences:
             sources = SOURCES.get(route, set())
             reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
             for label, e in by_model.items():
-                for d in self.doubts.found:
+                for d in self.doubted.found:
                     if d.against in reached and d.subject in {label, EVERY}:
                         e = widened(e, d)
                 by_model[label] = e
@@ -123,7 +123,7 @@ class Evidences:
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
         error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
         best = replace(best, std_error=error)
-        return reduce(widened, self.doubts.about(label), best)
+        return reduce(widened, self.doubted.about(label), best)
 
     @property
     def flagged(self) -> bool:

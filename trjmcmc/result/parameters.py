@@ -31,14 +31,14 @@ class Parameters:
 
     Arguments:
         indicator: Which model each draw is in.
-        doubts: What is known against the draws, which widens errors.
+        doubted: What speaks against the draws, which widens errors.
         given: Constrained parameters by name, padded to the largest model with NaN, shape
             (chain, draw, ...), or a function that gives them when they are asked for.
         turns: Where the circles of periodic parameters begin and end, by name.
     """
 
     indicator: ModelIndicator
-    doubts: Doubted
+    doubted: Doubted
     given: Values | Callable[[], Values]
     turns: Mapping[str, Turn] = field(default_factory=dict)
 
@@ -78,7 +78,7 @@ class Parameters:
 
     def _describe(self, x: NDArray[np.floating], inside: Mask) -> list[Any]:
         """A row of the summary, of draws that lie where ``inside`` (chain, draw) is True."""
-        error, ess, note = self.doubts.error_where(x, inside)
+        error, ess, note = self.doubted.error_where(x, inside)
         sd = float(x.std()) if len(x) > 1 else math.nan
         return [float(x.mean()), sd, error, *np.quantile(x, QUANTILES), ess, note]
 

@@ -117,12 +117,12 @@ class Result:
         return unresolved(self.target, self._indicator) if known is None else known
 
     @cached_property
-    def _doubts(self) -> Doubted:
+    def _doubted(self) -> Doubted:
         return doubted(self._convergence, self.report, self._given_routes, self._coarse)
 
     @cached_property
     def _visits(self) -> Visits:
-        return Visits(self._indicator, self._doubts, self.crossings)
+        return Visits(self._indicator, self._doubted, self.crossings)
 
     @cached_property
     def _evidences(self) -> Evidences:
@@ -134,7 +134,7 @@ class Result:
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self._indicator, self._doubts, self._given_values, self.turns)
+        return Parameters(self._indicator, self._doubted, self._given_values, self.turns)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -630,7 +630,7 @@ class Result:
             >>> result.predict(lambda p: p["x"][:, 0]).mean.shape
             ()
         """
-        return predict(self._doubts, target or self.target, f, most=most)
+        return predict(self._doubted, target or self.target, f, most=most)
 
     # ---- files ------------------------------------------------------------------------------
 

@@ -29,14 +29,14 @@ class Visits:
 
     Arguments:
         indicator: Which model each draw is in.
-        doubts: What is known against the draws.
+        doubted: What speaks against the draws.
         crossings: For a small space, sums of the acceptance probabilities of jumps from row to
             column, shape (batch, M, M), and the numbers of draws they were proposed from,
             shape (batch, M), in the order of ``space.enumerate()``.
     """
 
     indicator: ModelIndicator
-    doubts: Doubted
+    doubted: Doubted
     crossings: tuple[Tensor, Tensor] | None = None
     _known: dict[str, Estimate] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Visits:
         Arguments:
             inside: Draws in them, shape (chain, draw).
         """
-        return self.doubts.share(visit_probability(inside, self._ess), inside)
+        return self.doubted.share(visit_probability(inside, self._ess), inside)
 
     @property
     def _ess(self) -> float:
@@ -75,7 +75,7 @@ class Visits:
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
         found = visit_probabilities(inside, self._ess)
-        each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
+        each = [self.doubted.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 
     @cached_property
@@ -97,7 +97,7 @@ class Visits:
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             warning = e.warning or visits.warning
             e = replace(e, std_error=e.std_error * memory, warning=warning)
-            found[label] = self.doubts.share(e, inside)
+            found[label] = self.doubted.share(e, inside)
         return found
 
     def log_odds(self, a: str, b: str) -> Estimate:
@@ -115,7 +115,7 @@ class Visits:
     def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is flagged about the chains."""
         warning = e.warning or self.of(a).warning or self.of(b).warning
-        return reduce(widened, self.doubts.about(a, b), replace(e, warning=warning))
+        return reduce(widened, self.doubted.about(a, b), replace(e, warning=warning))
 
     def jumps(self) -> pd.DataFrame:
         """Mean acceptance probability times chance of proposal, from row to column.
