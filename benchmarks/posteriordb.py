@@ -173,8 +173,8 @@ def by_variational(posterior: Posterior, family: str, seed: int) -> dict[str, An
         "ess_share": answer.ess_share,
         **worst(compare(posterior, draws)),
         **{f"corrected_{name}": value for name, value in corrected.items()},
-        "warnings": len(answer.doubts),
-        "said": " | ".join(answer.doubts),
+        "warnings": sum(d.grave for d in answer.doubts),
+        "said": " | ".join(str(d) for d in answer.doubts if d.grave),
     }
 
 

@@ -168,7 +168,7 @@ def right_models(validations: int, repeats: int) -> None:
         verdict = "wrong" if report.wrong else "doubtful" if report.doubtful else "fine"
         verdicts[verdict] += 1
         if verdict != "fine":
-            said = [str(f) for f in [*report.wrong, *report.doubtful]]
+            said = [d.words for d in [*report.wrong, *report.doubtful]]
             print(f"seed {seed}: {said}", flush=True)
         spent = time.process_time()
         print(f"{seed + 1} validations: {verdicts}, {spent:.0f} s of processor", flush=True)

@@ -158,7 +158,7 @@ def planted_table(repeats: int) -> pd.DataFrame:
     rows = {}
     for name, fail in PLANTED.items():
         answers = [fail(seed) for seed in range(repeats)]
-        said = pd.Series([" ".join(a.doubts[0].split()[:4]) for a in answers if a.doubts])
+        said = pd.Series([" ".join(str(a.doubts[0]).split()[:4]) for a in answers if not a.ok])
         rows[name] = {
             "runs": repeats,
             "flagged": sum(not a.ok for a in answers),
@@ -182,7 +182,7 @@ def good_table(n: int) -> pd.DataFrame:
                 "share": answer.ess_share,
                 "audited": answer.audited,
                 "seconds": time.perf_counter() - begun,
-                "doubts": "; ".join(answer.doubts),
+                "doubts": "; ".join(str(d) for d in answer.doubts if d.grave),
             }
         )
         print(len(rows), rows[-1], flush=True)

@@ -222,7 +222,7 @@ def answer(cell: Cell, family: str, draws: int, seed: int, **settings: Any) -> d
         "k": found.pareto_k,
         "evaluations": found.cost["evaluations"],
         "cpu/s": seconds,
-        "doubts": len(found.doubts),
+        "doubts": sum(d.grave for d in found.doubts),
     }
     if "sigma2" in values:
         row["sigma2"] = float(values["sigma2"].mean())

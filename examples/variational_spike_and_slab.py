@@ -183,7 +183,7 @@ def three_columns(scenes: list[tuple[float, tuple[int, ...]]], **settings: Any) 
             "evaluations": found.cost["evaluations"],
             "cpu/s": seconds,
             "audited": found.audited,
-            "doubts": len(found.doubts),
+            "doubts": sum(d.grave for d in found.doubts),
         }
     return pd.DataFrame(rows).T
 
@@ -228,7 +228,7 @@ def learnt_models(
                 "best product's": error_of(best, target.inclusion),
                 "k": found.pareto_k,
                 "cpu/s": seconds,
-                "doubts": len(found.doubts),
+                "doubts": sum(d.grave for d in found.doubts),
             }
     return pd.DataFrame(rows).T, answers
 
@@ -395,7 +395,7 @@ def inclusion_figure(answers: dict[str, tuple[Any, Any]], path: Path) -> None:
     for ax, kind in zip(axes, kinds, strict=True):
         for name, (target, found) in answers.items():
             if name.endswith(": " + kind):
-                mark = "x" if found.doubts else "o"
+                mark = "o" if found.ok else "x"
                 exact = target.inclusion.numpy()
                 ax.plot(exact, np.asarray(found.inclusion), mark, ms=4, mfc="none", color="C0")
         ax.plot([0, 1], [0, 1], color="0.7", lw=1, zorder=0)
@@ -442,7 +442,7 @@ def main() -> None:
     print(table.to_string(**show), "\n")
     for name, (_, found) in answers.items():
         if name.endswith("one Gumbel"):
-            print(f"planted error, {name}: {'; '.join(found.doubts) or 'NOT FLAGGED'}")
+            print(f"planted error, {name}: {'; '.join(map(str, found.doubts)) or 'NOT FLAGGED'}")
 
     print("\nA fifth of the columns have an effect: run() beside enumeration or Gibbs")
     wide = [*columns, *([options.widest] if options.widest else [])]

@@ -108,6 +108,7 @@ FACES = (
 GIVEN = (  # what functions return, though it has no name at the top
     "trjmcmc.result.predict.Prediction",
     "trjmcmc.result.report.RunReport",
+    "trjmcmc.doubts.doubt.Doubt",
     "trjmcmc.interop.foreign.ForeignModel",
 )
 
@@ -116,6 +117,7 @@ TITLES = {
     "space": "Spaces of models",
     "run": "Runs",
     "result": "Results",
+    "doubts": "What speaks against an answer",
     "approximate": "Variational answers",
     "validation": "Checks of a user's own model",
     "simulate": "Simulated data",

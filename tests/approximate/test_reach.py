@@ -48,12 +48,12 @@ def test_mass_beyond_the_reach_of_q_is_told_and_counted(family, share):
         answer = trj.variational(
             normal_with_a_halo(share), family, audit=False, seed=1, progress=False
         )
-    assert not any("Pareto" in doubt for doubt in answer.doubts)  # its own weights look well
+    assert not any("Pareto" in str(doubt) for doubt in answer.doubts)  # its own weights look well
     z = answer.log_evidence.value / max(answer.log_evidence.std_error, 1e-12)
     assert abs(z) < 5 or abs(answer.log_evidence.value) < 1e-6
-    assert [d for d in answer.doubts if "further out" in d] == list(answer.doubts)
+    assert [d for d in answer.doubts if "further out" in str(d)] == list(answer.doubts)
     assert len(answer.doubts) == (share > 0)
-    assert any("deviations under q are short" in d for d in answer.doubts) == (share == 0.006)
+    assert any("deviations under q are short" in str(d) for d in answer.doubts) == (share == 0.006)
 
 
 @pytest.mark.parametrize("family", [one_normal, two_normals])
@@ -92,7 +92,7 @@ def test_a_standard_deviation_that_weights_do_not_confirm_is_doubted(wide):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         answer = trj.variational(target, family, audit=False, seed=1, progress=False)
-    said = ["deviation of x[1] is 1" in doubt for doubt in answer.doubts]
+    said = ["deviation of x[1] of 'flat' is 1" in str(doubt) for doubt in answer.doubts]
     assert said == ([True] if wide > 1 else [])  # the bound is .02 nats off
     corrected = answer.summary(corrected=True)["sd"]
     assert corrected.to_numpy() == pytest.approx(1.0, abs=0.05)

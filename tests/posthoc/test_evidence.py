@@ -530,7 +530,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
         crossings=result.crossings,
     )
     assert other.evidence(full=True).loc[first, "verdict"].startswith("disagree: ")
-    with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*run longer"):
+    with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*Run longer"):
         other.warn()
     e = other.bayes_factor(first, "x0" if first != "x0" else "x0+x1")
     assert e.warning == "routes disagree, see evidence()"
@@ -713,7 +713,7 @@ def test_another_model_prior_needs_no_new_run(pair):
         found = pair.reweight(prior)
         row = found.model_probabilities().loc["shift"]
         assert abs(row["probability"] - exact["shift"]) < 5 * row["se"] < 0.02
-        assert not found.doubtful and 0.5 < found.ess / pair.raw.code.numel() < 1
+        assert not found.doubts and 0.5 < found.ess / pair.raw.code.numel() < 1
 
 
 @pytest.mark.parametrize("scale", [0.6, 1.5])
@@ -747,8 +747,8 @@ def test_functions_that_are_undefined_or_constant_are_named(pair):
 
 def test_a_prior_too_far_away_is_said(pair):
     far = torch.distributions.Normal(6.0, 0.3)
-    with pytest.warns(trj.errors.ConvergenceWarning, match=r"effective draws .* run again"):
-        assert pair.reweight(priors={"x": far}).doubtful
+    with pytest.warns(trj.errors.ConvergenceWarning, match=r"effective draws .* Run again"):
+        assert pair.reweight(priors={"x": far}).doubts
     with pytest.raises(trj.errors.TargetError, match=r"no parameter \['z'\]"):
         pair.reweight(priors={"z": far})
     with pytest.raises(ConfigurationError, match="one probability a model"):

@@ -275,7 +275,7 @@ def test_counts_at_their_limit_are_told(p, prior):
     (said,) = said_of_counts(p, prior)
     assert (
         "4 components, the largest" in said
-        and "raise max of Counts(4, of=['place', 'size'])" in said
+        and "Raise max of Counts(4, of=['place', 'size'])" in said
     )
 
 

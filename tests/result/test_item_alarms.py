@@ -8,11 +8,12 @@ import torch
 
 import trjmcmc as trj
 from tests.result.said import said_by
+from trjmcmc.doubts.of_chains import Judged
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, ConvergenceWarning
 from trjmcmc.estimate.convergence import split_rhats
 from trjmcmc.estimate.visits import visit_probabilities, visit_probability
-from trjmcmc.result.report import Judged, RunReport
+from trjmcmc.result.report import RunReport
 from trjmcmc.result.result import Result
 
 CHAINS, DRAWS = 64, 200

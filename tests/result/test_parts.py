@@ -11,15 +11,16 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from tests import toys
+from trjmcmc.doubts.convergence import Convergence
+from trjmcmc.doubts.doubt import EVERY
 from trjmcmc.draws import Draws
 from trjmcmc.errors import TRJError
 from trjmcmc.estimate import Estimate
+from trjmcmc.estimate.indicator import ModelIndicator
 from trjmcmc.result.catalogue import Catalogue
-from trjmcmc.result.convergence import EVERY, Convergence
-from trjmcmc.result.doubts import Doubts
+from trjmcmc.result.checks import doubted
 from trjmcmc.result.evidences import Evidences
 from trjmcmc.result.files import Contents, read, write
-from trjmcmc.result.indicator import ModelIndicator
 from trjmcmc.result.parameters import Parameters
 from trjmcmc.result.predict import predict
 from trjmcmc.result.probabilities import Probabilities
@@ -52,12 +53,12 @@ def indicator(target, draws):
 @pytest.fixture(scope="module")
 def doubts(target, indicator):
     convergence = Convergence(indicator, target.slot_names)
-    return Doubts(indicator, convergence, RunReport(), {"importance": ROUTE})
+    return doubted(convergence, RunReport(), {"importance": ROUTE}, {})
 
 
 @pytest.fixture(scope="module")
 def evidences(indicator, doubts):
-    return Evidences(Visits(indicator, doubts), doubts, {"importance": ROUTE}, {"one": 0.1})
+    return Evidences(Visits(indicator, doubts), RunReport(), {"importance": ROUTE}, {"one": 0.1})
 
 
 ROUTE = {
@@ -77,7 +78,7 @@ def test_the_indicator_knows_models_and_memory(indicator):
 
 
 def test_draws_that_forget_raise_no_doubt(doubts, indicator, rng):
-    assert not doubts.found and not doubts.unknown and not doubts.halves_apart
+    assert not doubts.found and not doubts.tails
     error, note = doubts.widened(0.01, rng.normal(size=(64, 200)))
     assert (error, note) == (0.01, "")
     assert doubts.about("one") == []
@@ -86,8 +87,8 @@ def test_draws_that_forget_raise_no_doubt(doubts, indicator, rng):
 def test_chains_that_remember_are_flagged_everywhere(target, draws, rng):
     moved = draws.theta + 9.0 * (torch.arange(64) % 2)[:, None, None]
     stuck = ModelIndicator(target.space, Draws(draws.code, moved, draws.log_joint))
-    found = Doubts(stuck, Convergence(stuck, target.slot_names), RunReport(), {})
-    assert {d.model for d in found.about("one")} <= {"one", EVERY} and found.about("one")
+    found = doubted(Convergence(stuck, target.slot_names), RunReport(), {}, {})
+    assert {d.subject for d in found.about("one")} <= {"one", EVERY} and found.about("one")
     e = Visits(stuck, found).of("one")
     assert e.warning and not e.std_error < 0.05
 
@@ -151,11 +152,14 @@ def test_copies_have_parts_of_their_own(target, draws):
     assert again.target is None and again.model_probabilities(full=True).equals(before)
 
 
+ROOMS = ("trjmcmc.result", "trjmcmc.doubts", "trjmcmc.estimate")
+
+
 def test_no_part_holds_the_result(target, draws):
     result = trj.Result(target.space, draws, {}, {"importance": ROUTE}, RunReport())
     result.warn()
     result.summary()
-    parts = [x for x in vars(result).values() if type(x).__module__.startswith("trjmcmc.result")]
+    parts = [x for x in vars(result).values() if type(x).__module__.startswith(ROOMS)]
     assert len(parts) >= 7
     assert not any(y is result for x in parts for y in vars(x).values())
 
@@ -169,7 +173,7 @@ def test_a_parameter_tells_its_kind():
     indicator = ModelIndicator(target.space, draws)
     values = {name: torch.zeros(8, 10, 2) for name in priors}
     convergence = Convergence(indicator, target.slot_names)
-    parameters = Parameters(indicator, Doubts(indicator, convergence, RunReport(), {}), values)
+    parameters = Parameters(indicator, doubted(convergence, RunReport(), {}, {}), values)
     catalogue = Catalogue(parameters)
     assert catalogue.kind_of("y[nm]") == "bands" and catalogue.kind_of("x") == "lines"
 

@@ -11,6 +11,7 @@ import torch
 from torch.distributions import Exponential, Gamma, Normal
 
 import trjmcmc as trj
+from tests.result.said import said_by
 from tests.run.test_rounds import FAR, sums
 from trjmcmc import clock
 from trjmcmc.errors import ConfigurationError, InterruptedWarning, LimitWarning
@@ -284,8 +285,8 @@ def test_a_run_that_ends_in_its_beginning_is_quiet_where_groups_and_routes_agree
     table, exact = result.model_probabilities(full=True), result.truth.probabilities
     gap = table["combined"] - [exact[m] for m in table.index]
     assert bool((gap.abs() < 4.4 * table["combined_se"]).all())
-    assert result.report.judged.short and all(d.said for d in result.doubts)
-    assert "lost no limit is known" in str(result.report)
+    assert result.report.judged.short and not said_by(result)
+    assert "detection limit unknown" in str(result.report)
 
 
 @pytest.mark.whole
@@ -335,7 +336,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
         result = trj.TRJSampler(pair(), seed=1).run(max_seconds=50.0, progress=False)
     assert "went on meeting" in result.report.judged.doubt
     assert bool(result.model_probabilities(full=True)["visits_se"].isna().all())
-    assert "lost no limit is known" in str(result.report)
+    assert "detection limit unknown" in str(result.report)
 
 
 def test_errors_of_what_hardly_ever_happens(generator):

@@ -259,11 +259,11 @@ def test_a_run_names_model_parameter_precision_and_remedy():
         warnings.simplefilter("always")
         result = trj.TRJSampler(target, seed=1).run(draws=200, progress=False)
     said = " ".join(str(w.message) for w in heard if w.category is PrecisionWarning)
-    assert re.search(r"'one': float32 .* height = 3\..*use dtype=torch.float64", said)
-    assert list(result._doubts.coarse) == ["one"]
+    assert re.search(r"'one' \(float32 .* height = 3\..*use dtype=torch.float64", said)
+    assert [d.subject for d in result.doubts if d.kind == "resolution"] == ["one"]
     target = against_null(Uniform(-1e4, 1e4), 3.2, 0.001, dtype=torch.float64)
     result = trj.TRJSampler(target, seed=1, dtype=torch.float64).run(draws=200, progress=False)
-    assert result._doubts.coarse == {}
+    assert not any(d.kind == "resolution" for d in result.doubts)
     found = result.model_probabilities(full=True).loc["one"]
     assert found["visits"] == pytest.approx(0.5, abs=5 * found["visits_se"] + 0.005)
 

@@ -5,26 +5,27 @@ import torch
 
 from tests.validation import faults
 from tests.validation.resampling import Resampler
+from trjmcmc.validation.asked import Asked
 from trjmcmc.validation.statements import check_statements
 
 
-def findings(target):
-    generator = torch.Generator().manual_seed(3)
-    result = Resampler(target, seed=4).run()
-    return check_statements(target, result, generator)
+def asked_of(target):
+    asked, generator = Asked(), torch.Generator().manual_seed(3)
+    check_statements(target, Resampler(target, seed=4).run(), generator, asked)
+    return asked
 
 
 def wrong(target):
-    return {f.check: f.words for f in findings(target) if f.verdict in {"wrong", "doubtful"}}
+    return {d.kind: d.words for d in asked_of(target).doubts}
 
 
 @pytest.mark.parametrize(
     "make", [lambda: faults.line(faults.data()), faults.counted, faults.chosen]
 )
 def test_right_models_show_nothing(make):
-    found = findings(make())
-    assert {f.verdict for f in found} <= {"fine", "not checked"}, found
-    assert {"rows", "prior", "gradient", "precision"} <= {f.check for f in found}
+    asked = asked_of(make())
+    assert not asked.doubts
+    assert {"rows", "prior", "gradient", "precision"} <= {*asked.made, *dict(asked.skipped)}
 
 
 @pytest.mark.parametrize(

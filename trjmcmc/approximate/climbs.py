@@ -9,6 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
+from ..doubts.of_search import of_climbs
 from ..errors import TRJError
 from ..fit.pathfinder import Pathfinder, pathfinder
 from ..pilot.parts import Part
@@ -100,8 +102,8 @@ class Climbs:
         d = self.target.dim
         return float(z.square().sum()) < d + APART * math.sqrt(2 * d)
 
-    def missed(self, transport: Transport, log_evidence: list[float]) -> list[str]:
-        """Parts of posteriors that climbs have found and a map lacks, in words.
+    def missed(self, transport: Transport, log_evidence: list[float]) -> list[Doubt]:
+        """Parts of posteriors that climbs have found and a map lacks.
 
         Arguments:
             transport: The map.
@@ -123,9 +125,5 @@ class Climbs:
             lost = (short > LOST_NATS) & (mass > math.log(LIGHT))
             if bool(lost.any()):
                 (label,) = self.target.space.label(self.codes[m : m + 1])
-                share = float(mass[lost].max().exp())
-                found.append(
-                    f"a climb found a part of the posterior of {label} that q lacks, at least "
-                    f"{min(share, 1e6):.2g} times as heavy as what q has"
-                )
+                found.append(of_climbs(label, float(mass[lost].max().exp())))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -48,6 +49,7 @@ class Moved:
     after: Tensor
 
 
+@dataclass(eq=False, repr=False)
 class Widening:
     """Gives q the means and covariances of posteriors, as far as short chains can tell.
 
@@ -68,15 +70,15 @@ class Widening:
         (2016), https://doi.org/10.1214/15-AOS1393
     """
 
-    def __init__(
-        self,
-        target: Target,
-        codes: Tensor,
-        generator: torch.Generator,
-        policy: ApproximationPolicy,
-    ) -> None:
-        self.target, self.codes, self.generator, self.policy = target, codes, generator, policy
-        self.active = target.space.active(codes)
+    target: Target
+    codes: Tensor
+    generator: torch.Generator
+    policy: ApproximationPolicy
+
+    @cached_property
+    def active(self) -> Tensor:
+        """Coordinates that each model uses, shape (M, D), bool."""
+        return self.target.space.active(self.codes)
 
     def of(self, transport: Transport, which: list[int], most: float = math.inf) -> Transport:
         """The map with the moments of the posteriors of some models, by position.

@@ -6,12 +6,15 @@ import copy
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
+from ..doubts.of_answers import of_fallback
+from ..doubts.of_search import of_climbs
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
@@ -34,7 +37,6 @@ from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
-from .judged import TRIED, Judged, judged
 from .moments import Widening, can_be_followed
 from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
@@ -52,7 +54,22 @@ OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
+TRIED = 4000  # draws of a model that tell the effective share of its weights
 
+
+class Near(NamedTuple):
+    """How near a map is to the posteriors of some models, by the weights of its own draws.
+
+    Attributes:
+        share: Least effective share of the weights.
+        gap: Nats from bound to evidence, at most.
+    """
+
+    share: float
+    gap: float
+
+
+@dataclass(eq=False, repr=False)
 class Recipe:
     """Fits one family to the posteriors of a small space.
 
@@ -70,7 +87,7 @@ class Recipe:
         settings: Of the training by reverse KL: ``steps``, ``batch``, ``learning_rate`` (found by
             short trainings if omitted), ``gradient``.
         most: Evaluations at most, about.
-        audit: Whether there is a pilot run.
+        audits: Whether tempered draws and climbs have their say.
         policy: What is spent where.
         progress: Show progress bars.
 
@@ -78,42 +95,37 @@ class Recipe:
         name: Of the family that was fitted in the end.
         audit: The pilot run; None where there was none.
         trace: Of the last training, or None.
-        notes: What the user should know of the fit, in words.
-        audits: Whether tempered draws and climbs have their say.
+        doubts: What speaks against the fit.
         parts: Parts of posteriors that were found after a fit, for the next one.
         climbs: Climbs of each model, once somebody has asked for them.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        family: Family,
-        *,
-        objective: str,
-        generator: torch.Generator,
-        seed: int,
-        options: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        most: float,
-        audit: bool,
-        policy: ApproximationPolicy,
-        progress: bool,
-    ) -> None:
-        if objective not in OBJECTIVES:
-            raise ConfigurationError(f"objective: expected one of {OBJECTIVES}, got {objective!r}")
-        self.target, self.family, self.objective = target, family, objective
-        self.generator, self.seed, self.options = generator, seed, dict(options)
-        self.settings, self.most, self.policy = dict(settings), most, policy
-        self.progress, self.audits = progress, audit
-        self.codes = target.space.enumerate()
-        self.active = target.space.active(self.codes)
-        self.name = name_of(family)
-        self.audit: Audit | None = None
-        self.trace: FitTrace | None = None
-        self.notes: list[str] = []
-        self.parts: list[Part] = []
-        self.climbs = Climbs(target, self.codes, generator)
-        self._spent_before = target.account.evaluations
+    target: Target
+    family: Family
+    objective: str
+    generator: torch.Generator
+    seed: int
+    options: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    most: float
+    audits: bool
+    policy: ApproximationPolicy
+    progress: bool
+    audit: Audit | None = None
+    trace: FitTrace | None = None
+    doubts: list[Doubt] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ConfigurationError(
+                f"objective: expected one of {OBJECTIVES}, got {self.objective!r}"
+            )
+        self.name = name_of(self.family)
+        self.codes = self.target.space.enumerate()
+        self.active = self.target.space.active(self.codes)
+        self.climbs = Climbs(self.target, self.codes, self.generator)
+        self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
         """Fit, look for what was lost, fit again if something was, and return the map."""
@@ -137,10 +149,7 @@ class Recipe:
         for part in lost:
             (label,) = self.target.space.label(part.code[None])
             times = math.exp(min(50.0, part.log_mass - self._log_mass(made, part.code)))
-            self.notes.append(
-                f"climbs of prior draws found a part of the posterior of {label} that q lacks, "
-                f"{times:.2g} times as heavy as what q has"
-            )
+            self.doubts.append(of_climbs(label, times))
         return made
 
     def _fit(self) -> Transport:
@@ -159,7 +168,7 @@ class Recipe:
             return transport
         if not (can_be_followed(transport) and goes_back_cheaply(transport)):
             return transport
-        if self._judged(transport).share >= p.enough_share:
+        if self._near(transport).share >= p.enough_share:
             return transport
         widening = Widening(self.target, self.codes, self.generator, p)
         try:
@@ -302,7 +311,7 @@ class Recipe:
             made, self.name = self.climbs.distinct(self.parts), "pathfinder"
         else:
             return None
-        enough = asked or self._judged(made).share >= self.policy.enough_share
+        enough = asked or self._near(made).share >= self.policy.enough_share
         if enough or not self.target.differentiable or self.left < 100 * self.policy.batch:
             return made
         name = self.name
@@ -398,11 +407,11 @@ class Recipe:
         self._cover(made, pool, exact)
         if not exact:
             return made, False
-        near = self._judged(made)
+        near = self._near(made)
         if near.gap > p.near_gap and isinstance(family, str) and "seed" not in self.options:
             other = map_of(family, replace(self.start(), seed=self.seed + 1), self.options)
             self._cover(other, pool, exact)
-            if (again := self._judged(other)).gap < near.gap:
+            if (again := self._near(other)).gap < near.gap:
                 made, near = other, again
         return made, near.share >= p.near_share
 
@@ -448,7 +457,7 @@ class Recipe:
                 break
             assert rate is not None
             self.trace = self._train(transport, objective, rate, now, batch)
-            if not given and self._judged(transport).share >= p.enough_share:
+            if not given and self._near(transport).share >= p.enough_share:
                 break
         return transport
 
@@ -509,11 +518,22 @@ class Recipe:
             return after
         if not bool((second.short & ~first.short & self.audit.matters).any()):
             return after
-        said = "reverse KL lost a part of a posterior; the map is the one before, which covers it"
-        self.name, self.notes = name, [*self.notes, said]
+        self.name = name
+        self.doubts.append(of_fallback())
         return before
 
-    def _judged(self, transport: Transport) -> Judged:
-        """How near a map is to the posteriors of models with a share of them."""
-        those = [self.codes[m] for m in self._that_matter]
-        return judged(self.target, transport, those, self.generator)
+    def _near(self, transport: Transport) -> Near:
+        """How near a map is to the posteriors of models with a share of them.
+
+        A density that is NaN where it draws makes it as far as can be: an answer will meet that.
+        """
+        near = Near(1.0, 0.0)
+        for m in self._that_matter:
+            try:
+                log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
+            except TRJError:
+                return Near(0.0, math.inf)
+            found = log_mean_weight(log_w)
+            gap = found.value - float(log_w.mean())
+            near = Near(min(near.share, found.ess / TRIED), max(near.gap, gap))
+        return near

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from .. import clock
+from ..doubts.of_answers import of_no_audit
 from ..errors import ConfigurationError, TargetError
 from ..fit.reverse import GRADIENTS
 from ..pilot.report import AuditReport
@@ -154,7 +155,7 @@ def variational(
                 options=options,
                 settings=settings,
                 most=max_evaluations,
-                audit=audit,
+                audits=audit,
                 policy=policy,
                 progress=progress,
             )
@@ -202,12 +203,10 @@ def _of_few(recipe: Recipe, n: int) -> Variational:
     assert answer.models is not None
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
-    notes = [*recipe.climbs.missed(transport, found), *recipe.notes]
-    answer = audited(answer, report, notes)
-    if not answer.audited and target.dim and recipe.audits:
-        remark = f"no tempered draws could audit it: {recipe.pilot_said}"
-        answer = replace(answer, remarks=(remark,))
-    return answer
+    more = [*recipe.climbs.missed(transport, found), *recipe.doubts]
+    if report is None and target.dim and recipe.audits:
+        more.append(of_no_audit(recipe.pilot_said))
+    return audited(answer, report, more)
 
 
 def _of_many(

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..doubts.doubt import EVERY
 from ..estimate.convergence import split_rhats, start_error
 from ..estimate.estimate import Estimate
 from ..estimate.mean import MANY_CHAINS, mean_error, spread_errors
 from ..estimate.visits import rule_of_three
 from ..promises import RHAT_CONVERGED
-from ..result.convergence import EVERY
 from ..result.result import Result
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class OfRun:
         error, ess = _mean_errors(x)
         rhat = split_rhats(x)
         sd, notes = x.std((0, 1)), []
-        doubts = [d for d in self.result.doubts if d.model == EVERY and not d.bounded]
+        doubts = [d for d in self.result.doubts if d.subject == EVERY and d.grave and d.against]
         for q, own in enumerate(rhat.tolist()):
             sizes = [d.size for d in doubts] if sd[q] > 0 else []
             sizes += [start_error(own)] if own > RHAT_CONVERGED else []
             note = f"R-hat {own:.2f}" if own > RHAT_CONVERGED else ""
-            notes.append(note or (doubts[0].note if sizes else ""))
+            notes.append(note or (doubts[0].words if sizes else ""))
             if sizes:
                 error[q] = math.hypot(error[q], *(sd[q] * size for size in sizes))
                 ess[q] = sd[q] ** 2 / error[q] ** 2

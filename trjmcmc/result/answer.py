@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
+from ..doubts.of_answers import (
+    averaged,
+    of_audit,
+    of_bound,
+    of_counts,
+    of_moments,
+    of_probabilities,
+    of_reach,
+    of_spread,
+    of_weights,
+)
+from ..doubts.of_search import of_neighbours
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
     CHUNK,
-    EVEN,
     log_weights,
     pareto_k,
     pareto_smoothed,
@@ -22,9 +34,8 @@ from ..estimate.importance import (
     rounded,
     smoothed,
 )
-from ..estimate.reach import FarDraws, far_draws
+from ..estimate.reach import far_draws
 from ..pilot.report import AuditReport
-from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
 from ..space.codes import distinct
 from ..target.target import Target
@@ -32,10 +43,8 @@ from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from ..weights.score_gradient import CategoricalWeights
 from .axes import description
-from .moments_of_q import wrong_moments
 from .variational import Variational
 from .variational_draws import VariationalDraws
-from .variational_files import inclusion_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,41 +55,16 @@ FEWEST_OF_A_MODEL = 1024  # draws of each model of a small space, by which q(m) 
 
 MODELS_LISTED = 50  # models in the table at most
 
-EVIDENCES_APART = 0.3  # nats between the evidence and that of a small pilot run that are a doubt
-
-FAR = 0.5  # nats from q to the posterior that are a doubt
-
-FAR_A_COORDINATE = 0.01  # nats beside that, of each coordinate
-
-INCLUSION_APART = 0.05  # difference of a model's or an item's probability that is a doubt
-
-SIGMAS = 5.0  # standard errors of it
-
 FAR_DRAWS = 32_768  # of longer tails, of all models together
 
 OF_NOTE = 0.05  # probability of a model whose evidence has to be known
 
 BEYOND = 0.01  # share of the posterior beyond the reach of q that is a doubt
 
-NARROWER = 0.05  # share by which a standard deviation under q is short, that is a doubt
-
-NARROWER_SIGMAS = 3.0  # standard errors of that
 
 BEYOND_SIGMAS = 3.0  # standard errors by which an evidence with longer tails must be larger
 
 MOST_SUMMED = 4096  # models whose known evidences are added up
-
-FREQUENT = 25  # expected draws of a model from where their number is that of a normal
-
-MISCOUNTED = 7.0  # standard deviations of it
-
-LOOKED_AFTER = 20  # models that q draws most, whose neighbours are weighed
-
-NEIGHBOURS = 256  # of these at most
-
-DRAWS_OF_A_NEIGHBOUR = 32
-
-OVERLOOKED = 0.05  # share of the evidence in models that q does not draw, that is a doubt
 
 
 class Weighed(NamedTuple):
@@ -142,7 +126,7 @@ def variational(
             "density; train longer, or by another family"
         )
     codes, which, _ = distinct(weighed.code)
-    log_p = weights.log_prob(codes).double()
+    log_p, labels = weights.log_prob(codes).double(), space.label(codes)
     top = log_p.argsort(descending=True)[:MODELS_LISTED]
     probabilities = pd.Series(
         log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
@@ -150,7 +134,7 @@ def variational(
     values = target.padded_values(weighed.code, weighed.theta)
     weighted, k = smoothed(log_w), pareto_k(log_w)
     log_evidence = rounded(weighted, target.dtype)
-    out_there: list[str] = []
+    out_there: list[Doubt] = []
     if models is not None:
         models, out_there = _with_longer_tails(models, target, transport, generator)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
@@ -168,7 +152,7 @@ def variational(
         pareto_k=k,
         models=models,
         sample=VariationalDraws(
-            tuple(space.label(codes)),
+            tuple(labels),
             which.cpu(),
             {name: value.cpu() for name, value in values.items()},
             weighed.theta.cpu(),
@@ -184,11 +168,18 @@ def variational(
     found = [
         *_doubts(answer, space, weighed),
         *out_there,
-        *wrong_moments(answer.sample),
-        *_of_draws(answer, space, weights, weighed),
-        *_of_neighbours(answer, target, weights, transport, weighed, generator),
+        *of_moments(_by_model(answer.sample)),
+        *(of_counts(labels, log_p.exp(), which.bincount()) if space.several else ()),
+        *of_neighbours(target, transport, weighed.code, log_evidence.value, generator),
     ]
     return replace(answer, doubts=tuple(found))
+
+
+def _by_model(sample: VariationalDraws) -> Iterator[tuple[str, dict[str, Any], Tensor]]:
+    """Labels, numbers and log weights of draws, model by model."""
+    for label in sample.models:
+        rows, numbers = sample.columns(label)
+        yield label, numbers, sample.log_weight[rows]
 
 
 def weigh(
@@ -245,17 +236,17 @@ def best_weights(
 
 def _with_longer_tails(
     table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
-) -> tuple[pd.DataFrame, list[str]]:
+) -> tuple[pd.DataFrame, list[Doubt]]:
     """The table of models, with evidences by draws of longer tails.
 
     Draws of q keep theirs where the others can't be averaged, unless these find more by several
     errors.
 
     Returns:
-        The table, and in words what of common models lies beyond the reach of q.
+        The table, and what of common models lies beyond the reach of q.
     """
     space, table = target.space, table.copy()
-    codes, doubts = space.enumerate(), list[str]()
+    codes, doubts = space.enumerate(), list[Doubt]()
     n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
@@ -268,33 +259,14 @@ def _with_longer_tails(
         unknown = math.isnan(own_error) and not far.warning
         beyond = -math.expm1(min(0.0, own - far.value)) if more or unknown else 0.0
         if float(row["probability"]) * beyond > BEYOND:
-            share = float(row["probability"]) * beyond
-            doubts.append(
-                f"{share:.1%} of the posterior lies further out in the tails of {label} than draws "
-                "of q reach: standard deviations and outer quantiles are too small, and "
-                "corrected=True can't mend them"
-            )
+            doubts.append(of_reach(str(label), float(row["probability"]) * beyond))
         elif not far.warning and float(row["probability"]) > OF_NOTE:
-            doubts += _of_spread(draws, str(label), target, code)
+            slots = space.active(code[None])[0].nonzero()[:, 0].tolist()
+            doubts += of_spread(str(label), draws, [target.slot_names[j] for j in slots])
         if more or not far.warning:
             error = math.nan if far.warning else far.std_error
             table.loc[label, ["log_evidence", "log_evidence_se"]] = far.value, error
     return table, doubts
-
-
-def _of_spread(draws: FarDraws, label: str, target: Target, code: Tensor) -> list[str]:
-    """The coordinate whose standard deviation is shortest, where one is short."""
-    gap, error = draws.spread_missed()
-    short = torch.where(gap > NARROWER_SIGMAS * error, gap, 0.0)
-    if not float(short.max()) > NARROWER:
-        return []
-    slot = target.space.active(code[None])[0].nonzero()[short.argmax(), 0]
-    share = 1 - 1 / (1 + float(short.max()))
-    return [
-        f"standard deviations under q are short by up to {share:.0%} ({target.slot_names[slot]} of "
-        f"{label}): the posterior has longer tails, by draws further out than those of q, which "
-        "corrected=True has not; see run()"
-    ]
 
 
 def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
@@ -348,174 +320,59 @@ def _inclusion(space: Space, code: Tensor, weight: Tensor | None = None) -> pd.S
         return None
     items = space.items(code).double()
     share = items.mean(0) if weight is None else weight @ items
-    return inclusion_of(dict(zip(space.names, share.tolist(), strict=True)))
+    import pandas as pd
+
+    index = pd.Index(space.names, name="item")
+    return pd.Series(share.tolist(), index, name="probability", dtype=float)
 
 
-# ---- what is known against it -----------------------------------------------------------------
+# ---- what speaks against it -------------------------------------------------------------------
 
 
 def audited(
-    answer: Variational, audit: AuditReport | None, notes: Sequence[str] = ()
+    answer: Variational, audit: AuditReport | None, more: Sequence[Doubt] = ()
 ) -> Variational:
     """The answer with what independent tempered draws say against it.
 
     Arguments:
         answer: The answer.
         audit: What they say of the map, if they could be relied on.
-        notes: What else there is to know against it, in words.
+        more: What else speaks against it.
     """
-    found = (*_of_audit(audit), *notes, *answer.doubts)
+    found = (*of_audit(audit), *more, *answer.doubts)
     return replace(answer, audited=audit is not None, doubts=found)
 
 
-def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
-    """What draws and weights say against an answer, gravest first, in words."""
-    found = _of_weights(answer, weighed)
+def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[Doubt]:
+    """What draws and weights say against an answer, gravest first."""
     known = answer.log_evidence.value if answer.exact is None else answer.exact
-    gap = known - answer.elbo.value
     coordinates = float(space.active(weighed.code).sum(-1).double().mean())
-    if gap > FAR + FAR_A_COORDINATE * coordinates:
-        found.append(
-            f"the bound is {gap:.2f} nats below the evidence: q is that far from the posterior. "
-            "Use corrected=True where Pareto k allows it, or a richer family"
-        )
-    return found + (_of_inclusion(answer, space, weighed) or _of_models(answer, space))
-
-
-def _of_audit(audit: AuditReport | None) -> list[str]:
-    if audit is None:
-        return []
-    found = []
-    for m in audit.models:
-        if not m.matters:
-            continue
-        if m.uncovered:
-            found.append(
-                f"q misses a part of the posterior of {m.model}: it covers {m.covered:.0%} of "
-                f"independent tempered draws and has lost {m.lost:.1%}"
-            )
-        elif m.verdict == "evidences differ" and abs(m.difference) > EVIDENCES_APART:
-            found.append(
-                f"the evidence of {m.model} differs from that of independent tempered draws by "
-                f"{m.difference:+.2f} +- {m.difference_se:.2f} nats"
-            )
-    return found
-
-
-def _of_weights(answer: Variational, weighed: Weighed) -> list[str]:
-    found = []
-    lost = float((weighed.log_w == -math.inf).double().mean())
-    if lost > 0.01:
-        found.append(f"{lost:.1%} of q lies where the posterior has no density")
-    if answer.pareto_k > PARETO_K_RELIABLE and answer.ess_share <= EVEN:
-        found.append(
-            f"Pareto k {answer.pareto_k:.2f}: the importance weights can't be averaged; neither "
-            "the evidence nor corrected=True can be relied on"
-        )
-    return found
-
-
-def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[str]:
-    """Items whose probability under q is not that by importance weights."""
-    if answer.inclusion is None or not len(answer.inclusion):
-        return []
-    if answer.pareto_k > PARETO_K_RELIABLE and answer.ess_share <= EVEN:
-        return []  # nothing to compare with
-    weight = pareto_smoothed(weighed.log_w)[0].softmax(0)
-    corrected = _inclusion(space, weighed.code, weight)
-    assert corrected is not None
-    gap = (answer.inclusion - corrected).abs()
-    noise = math.sqrt(0.25 / (answer.ess_share * len(weight)))
-    worst = str(gap.idxmax())
-    if gap[worst] <= max(INCLUSION_APART, SIGMAS * noise):
-        return []
     return [
-        f"the probability of {worst} is {answer.inclusion[worst]:.2f} under q and "
-        f"{corrected[worst]:.2f} by importance weights"
+        *of_weights(weighed.log_w, answer.pareto_k, answer.ess_share),
+        *of_bound(known - answer.elbo.value, coordinates),
+        *(_of_inclusion(answer, space, weighed) or _of_models(answer, space)),
     ]
 
 
-def _of_models(answer: Variational, space: Space) -> list[str]:
-    """A model whose probability by its bound is not that by its evidence.
+def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[Doubt]:
+    """An item whose probability under q is not that by importance weights."""
+    q = answer.inclusion
+    if q is None or not averaged(answer.pareto_k, answer.ess_share):
+        return []
+    corrected = _inclusion(space, weighed.code, pareto_smoothed(weighed.log_w)[0].softmax(0))
+    assert corrected is not None
+    noise = math.sqrt(0.25 / (answer.ess_share * len(weighed.code)))
+    return of_probabilities(q, [Estimate(p, 0.0) for p in corrected], [noise] * len(q))
 
-    q(m) follows the bounds, and these fall short of the evidences by KL(q | p), of each model by
-    its own: a model that q fits 0.7 nats worse than another has half the odds.
-    """
+
+def _of_models(answer: Variational, space: Space) -> list[Doubt]:
+    """A model whose probability by its bound is not that by its evidence."""
     if answer.models is None or not space.several:
         return []
-    log_prior = space.log_prior(space.enumerate()).double().tolist()
-    possible = [prior > -math.inf for prior in log_prior]
-    table = answer.models[possible]
-    priors = [prior for prior in log_prior if prior > -math.inf]
-    masses = table["log_evidence"] + priors
+    log_prior = space.log_prior(space.enumerate()).double().cpu()
+    table = answer.models[(log_prior > -math.inf).tolist()]
+    masses = table["log_evidence"] + log_prior[log_prior > -math.inf].tolist()
     errors = table["log_evidence_se"].fillna(0.0)
+    q = table["probability"]
     corrected = probabilities([Estimate(*x) for x in zip(masses, errors, strict=True)])
-    found = []
-    for (label, row), by_weights in zip(table.iterrows(), corrected, strict=True):
-        p = float(row["probability"])
-        noise = math.hypot(by_weights.std_error, p * (1 - p) * float(row["elbo_se"]))
-        gap = abs(p - by_weights.value)
-        if gap > max(INCLUSION_APART, SIGMAS * noise):
-            found.append((gap, f"{label} is {p:.2f} under q and {by_weights.value:.2f}"))
-    if not found:
-        return []
-    return [f"the probability of {max(found)[1]} by importance weights: q fits some models worse"]
-
-
-def _of_draws(
-    answer: Variational, space: Space, weights: ModelWeights, weighed: Weighed
-) -> list[str]:
-    """Whether models are drawn as often as q(m) says."""
-    if not space.several or answer.sample is None:
-        return []
-    codes, which, _ = distinct(weighed.code)
-    p = weights.log_prob(codes).double().exp()
-    expected = p * len(which)
-    deviation = torch.bincount(which, minlength=len(codes)) - expected
-    z = deviation / (expected * (1 - p)).clamp(min=1e-12).sqrt()
-    z = torch.where((expected >= FREQUENT) & (p < 1 - 1e-6), z.abs(), 0.0)
-    worst = int(z.argmax())
-    if float(z[worst]) < MISCOUNTED:
-        return []
-    share = float(torch.bincount(which, minlength=len(codes))[worst]) / len(which)
-    (label,) = space.label(codes[worst : worst + 1])
-    return [f"q(m) says {float(p[worst]):.3f} of {label} and draws it with {share:.3f}"]
-
-
-def _of_neighbours(
-    answer: Variational,
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    weighed: Weighed,
-    generator: torch.Generator,
-) -> list[str]:
-    """Whether models one change away from those that q draws are as good, and undrawn."""
-    space = target.space
-    if space.few or not space.several or space.graphs:
-        return []
-    codes, which, _ = distinct(weighed.code)
-    top = torch.bincount(which, minlength=len(codes)).argsort(descending=True)[:LOOKED_AFTER]
-    near, there = space.neighbours(codes[top])
-    near = distinct(near[there])[0]
-    drawn = {tuple(row) for row in codes.tolist()}
-    new = [i for i, row in enumerate(near.tolist()) if tuple(row) not in drawn]
-    near = near[new][torch.randperm(len(new), generator=generator, device=near.device)]
-    near = near[:NEIGHBOURS]
-    if not len(near):
-        return []
-    code = near.repeat_interleave(DRAWS_OF_A_NEIGHBOUR, 0)
-    z = transport.reference.sample((len(code), target.dim), generator, target.dtype)
-    theta, log_q = transport.push(z, code)
-    theta = torch.where(space.active(code), theta, 0.0)
-    log_w = (target.log_joint(code, theta) - log_q).double()
-    log_w = log_w.nan_to_num(-math.inf, -math.inf, -math.inf).view(len(near), -1)
-    log_mass = log_w.logsumexp(1) - math.log(DRAWS_OF_A_NEIGHBOUR) - answer.log_evidence.value
-    mass = float(log_mass.logsumexp(0).clamp(max=50.0).exp())
-    if not mass > OVERLOOKED:
-        return []
-    (label,) = space.label(near[log_mass.argmax()][None])
-    return [
-        f"models that q(m) hardly draws are at least {mass:.2g} times as probable as all that it "
-        f"does, such as {label}"
-    ]
+    return of_probabilities(q, corrected, (q * (1 - q) * table["elbo_se"]).tolist())

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError
 from ..estimate.estimate import Estimate
+from ..estimate.indicator import Mask
 from ..estimate.mean import mean_error
 from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
 from .circle import laid_out
-from .indicator import Mask
 from .numbers import numbers_of
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel
@@ -75,7 +75,7 @@ class Catalogue:
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters, self.indicator = parameters, parameters.indicator
-        self.doubts = parameters.doubts
+        self.doubted = parameters.doubted
         self._entries: dict[tuple[Any, ...], Relabelling] = {}
 
     def drawn(self, what: str, kind: str | int | None) -> Drawn:
@@ -172,7 +172,7 @@ class Catalogue:
         tails = (1 - interval) / 2, (1 + interval) / 2
         for name, values in drawn.described(mine).items():
             x = laid_out(values, self.parameters.turns.get(name.partition("[")[0]))
-            error, _, why = self.doubts.error_where(x, inside)
+            error, _, why = self.doubted.error_where(x, inside)
             note, series = note or why, np.zeros(inside.shape)
             series[inside] = x - x.mean()
             rhats.append(rhat_of(series))
@@ -187,7 +187,7 @@ class Catalogue:
         if not ess:  # the number of components never changes; their places do
             ess = mean_error(self.indicator.draws.log_joint.numpy().astype(float))[1]
         ess = ess if math.isfinite(ess) else 0.0
-        return self.doubts.share(visit_probability(inside, ess), inside)
+        return self.doubted.share(visit_probability(inside, ess), inside)
 
 
 def by_entry(drawn: Drawn, found: Relabelling) -> dict[str, NDArray[Any]]:

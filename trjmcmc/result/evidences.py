@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,14 +13,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP, widened
+from ..doubts.of_chains import Routes
 from ..errors import ConfigurationError, UnweighedError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
 from ..estimate.importance import probabilities
+from ..estimate.indicator import Mask
 from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
-from .doubts import COMMON_PROBABILITY, Doubts, Routes
-from .indicator import Mask
+from .report import RunReport
 from .visits import Visits
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate co
 
 UNCHECKED = "unchecked"  # no two routes that share no draws tell an evidence
 
-UNCOVERED = "the map misses a part of the posterior"
-
 LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
 
 
@@ -47,8 +47,8 @@ class Evidences:
     """Log evidences by several routes.
 
     Arguments:
-        visits: Probabilities by the chains.
-        doubts: What is known against the draws.
+        visits: Probabilities by the chains, and what speaks against them and the map.
+        report: How the run went: whether tempered draws have judged the map, or taught it.
         routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
             model label, log of p(model) times its evidence, nats.
         pareto_k: By model label, the Pareto shape of the map's importance weights.
@@ -57,11 +57,12 @@ class Evidences:
     def __init__(
         self,
         visits: Visits,
-        doubts: Doubts,
+        report: RunReport,
         routes: Routes,
         pareto_k: Mapping[str, float] | None = None,
     ) -> None:
-        self.visits, self.doubts, self._routes = visits, doubts, routes
+        self.visits, self.doubted, self._routes = visits, visits.doubted, routes
+        self._report = report
         self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
 
     @cached_property
@@ -72,21 +73,13 @@ class Evidences:
         the map alone, what tempered draws say that it misses, in improbable models too.
         """
         found = {route: dict(by_model) for route, by_model in self._routes.items()}
-        audit = self.doubts.report.audit
-        missing = {}
-        if audit is not None and not audit.normals:
-            missing = {m.model: m.missing for m in audit.models if m.uncovered}
         for route, by_model in found.items():
+            sources = SOURCES.get(route, set())
+            reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
             for label, e in by_model.items():
-                doubts = self.doubts.about(label)
-                if "chains" not in SOURCES.get(route, ()):
-                    doubts = [d for d in doubts if d.everywhere]
-                for d in doubts:
-                    error = math.hypot(e.std_error, d.size)
-                    e = replace(e, std_error=error, warning=e.warning or d.flag)
-                if SOURCES.get(route) == {"map"} and label in missing:
-                    error = math.hypot(e.std_error, missing[label])
-                    e = replace(e, std_error=error, warning=e.warning or UNCOVERED)
+                for d in self.doubted.found:
+                    if d.against in reached and d.subject in {label, EVERY}:
+                        e = widened(e, d)
                 by_model[label] = e
         return found
 
@@ -122,15 +115,15 @@ class Evidences:
 
     def best(self, label: str) -> Estimate:
         """The log mass of a model by the first route that is least flagged, nats."""
-        found = [self._sound(r, label) for r in BEST_FIRST if label in self.routes.get(r, {})]
+        found = [self._by(r, label) for r in BEST_FIRST if label in self.routes.get(r, {})]
         best = min(found, key=lambda e: (not math.isfinite(e.value - e.std_error), bool(e.warning)))
         if not best.warning:
             return best
         # a flagged value is as uncertain as routes are apart
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
-        sizes = [d.size for d in self.doubts.about(label)]
-        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0), *sizes)
-        return replace(best, std_error=error)
+        error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
+        best = replace(best, std_error=error)
+        return reduce(widened, self.doubted.about(label), best)
 
     @property
     def flagged(self) -> bool:
@@ -211,7 +204,7 @@ class Evidences:
         relative = {"visits": [self.visits.of(m) for m in labels]}
         if by_jumps:
             relative["bartolucci"] = [by_jumps[m] for m in labels]
-        sources, audit = SOURCES, self.doubts.report.audit
+        sources, audit = SOURCES, self._report.audit
         if audit is not None and audit.normals:  # the map was fitted to the audit's draws
             by_map = {r: rests | {"population"} for r, rests in SOURCES.items() if "map" in rests}
             sources = {**SOURCES, **by_map}
@@ -298,7 +291,7 @@ class Evidences:
         """Probabilities by importance sampling; NaN of models that were not weighed."""
         if not self.weighed:
             return [BLANK] * len(labels)
-        shares = probabilities([self._with_bridge(self.log_mass[m], m) for m in self.weighed])
+        shares = probabilities([self._by("importance", m) for m in self.weighed])
         found = dict(zip(self.weighed, shares, strict=True))
         guessed = [
             m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
@@ -366,31 +359,22 @@ class Evidences:
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
             columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
-        columns |= {r: [f.get(m, NOTHING) for m in labels] for r, f in self.routes.items()}
-        columns |= {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
-        for route in {"importance", "smoothed"} & set(columns):
-            columns[route] = [
-                self._with_bridge(e, m) for e, m in zip(columns[route], labels, strict=True)
-            ]
-        return columns
+        columns |= {r: [self._by(r, m) for m in labels] for r in self.routes}
+        return columns | {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
 
-    def _sound(self, route: str, label: str) -> Estimate:
+    def _by(self, route: str, label: str) -> Estimate:
         """The log mass of a model by a route; by draws of the map alone no surer than the bridge.
 
-        A bridge that is flagged, as chains remember their start, still tells what a map has lost.
+        Their error reaches the bridge, which sees what the map misses. One that is flagged, as
+        chains remember their start, tells that still. Where draws and map hardly overlap the bridge
+        is wide; of a map that nobody has audited that very fact speaks against its own draws.
         """
-        e = self.routes[route][label]
-        return self._with_bridge(e, label) if route in {"smoothed", "importance"} else e
-
-    def _with_bridge(self, e: Estimate, label: str) -> Estimate:
-        """An importance estimate whose error reaches the bridge, which sees what the map misses.
-
-        Where draws and map hardly overlap the bridge is wide; of a map that nobody has audited
-        that very fact speaks against its own draws.
-        """
+        e = self.routes[route].get(label, NOTHING)
+        if SOURCES.get(route) != {"map"}:
+            return e
         bridge = self.routes.get("bridge", {}).get(label, NOTHING)
         gap, wide = abs(e.value - bridge.value), bridge.std_error
-        if self.doubts.report.unaudited and not wide < DOUBTFUL:
+        if self._report.unaudited and not wide < DOUBTFUL:
             wide = 0.0
         if not gap > FAR_ERRORS * math.hypot(e.std_error, wide) or math.isinf(gap):
             return e
@@ -401,7 +385,7 @@ class Evidences:
         if bad:
             return "disagree: " + ", ".join(bad)
         found = "agree" if label in self._compared[1] else UNCHECKED
-        return f"{found}, map not audited" if self.doubts.report.unaudited else found
+        return f"{found}, map not audited" if self._report.unaudited else found
 
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
         """Ratio of the evidences of two models, or its logarithm in nats.

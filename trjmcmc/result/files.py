@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..doubts.of_chains import Judged
 from ..draws import Draws
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
@@ -19,10 +20,11 @@ from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
 from .packed import pack, unpack
-from .report import Judged, Plan, RunReport, Started
-from .variational import Variational
+from .plain import made, plain
+from .report import Plan, RunReport, Started
+from .variational import ANSWER
 
-FORMAT = 4
+FORMAT = 5
 
 
 @dataclass(frozen=True)
@@ -45,32 +47,18 @@ class Contents:
     onward: Any = None  # of plain data in files
 
 
+CLASSES = {
+    c.__name__: c
+    for c in (*ANSWER, AuditReport, Draws, FitTrace, Judged, ModelAudit, Plan, RunReport, Started)
+} | {"Truth": Truth}
+
+
 def write(path: str | Path, contents: Contents) -> None:
     """Write one file, read by :func:`read`."""
-    found = contents
-    truth = None
-    if found.truth:
-        truth = {
-            "probabilities": {str(k): float(p) for k, p in found.truth.probabilities.items()},
-            "log_evidence": {str(k): float(z) for k, z in found.truth.log_evidence.items()},
-            "source": found.truth.source,
-        }
-    data = {
-        "format": FORMAT,
-        "space": found.space.spec(),
-        "draws": {**vars(found.draws), "code": smallest(found.draws.code)},
-        "values": found.values,
-        "routes": {r: {k: asdict(e) for k, e in f.items()} for r, f in found.routes.items()},
-        "slot_names": list(found.slot_names),
-        "coarse": None if found.coarse is None else dict(found.coarse),
-        "turns": dict(found.turns),
-        "pareto_k": dict(found.pareto_k),
-        "crossings": found.crossings,
-        "report": _report_data(found.report),
-        "truth": truth,
-        "onward": as_data(found.onward),
-    }
-    Path(path).write_bytes(pack(data))
+    draws = replace(contents.draws, code=smallest(contents.draws.code))
+    found = replace(contents, draws=draws, onward=as_data(contents.onward))
+    data = {f.name: plain(getattr(found, f.name)) for f in fields(found) if f.name != "space"}
+    Path(path).write_bytes(pack({"format": FORMAT, "space": contents.space.spec(), **data}))
 
 
 def read(path: str | Path) -> Contents:
@@ -90,50 +78,10 @@ def read(path: str | Path) -> Contents:
         raise TRJError(f"{path}: not a result saved by trjmcmc ({type(error).__name__})") from None
 
 
-def _report_data(report: RunReport) -> dict[str, Any]:
-    return {
-        **vars(report),
-        "fit": asdict(report.fit) if report.fit else None,
-        "audit": asdict(report.audit) if report.audit else None,
-        "plan": asdict(report.plan),
-        "variational": report.variational and report.variational.to_data(draws=False),
-        "start": asdict(report.start) if report.start else None,
-        "judged": asdict(report.judged) if report.judged else None,
-    }
-
-
-def _report(data: Mapping[str, Any]) -> RunReport:
-    report = dict(data)
-    report["fit"] = FitTrace(**report["fit"]) if report["fit"] else None
-    if report["audit"]:
-        models = tuple(ModelAudit(**m) for m in report["audit"]["models"])
-        report["audit"] = AuditReport(**{**report["audit"], "models": models})
-    if report["variational"]:
-        report["variational"] = Variational.from_data(report["variational"])
-    report["plan"] = Plan(**report["plan"])
-    if report["start"]:
-        report["start"] = Started(**report["start"])
-    if report["judged"]:
-        report["judged"] = Judged(**report["judged"])
-    return RunReport(**report)
-
-
 def _contents(data: dict[str, Any]) -> Contents:
-    draws = Draws(**{**data["draws"], "code": data["draws"]["code"].long()})
-    return Contents(
-        space=space_from_spec(data["space"]),
-        draws=draws,
-        values=data["values"],
-        routes={r: {k: Estimate(**e) for k, e in f.items()} for r, f in data["routes"].items()},
-        report=_report(data["report"]),
-        truth=Truth(**data["truth"]) if data["truth"] else None,
-        crossings=data["crossings"],
-        pareto_k=data["pareto_k"],
-        slot_names=data["slot_names"],
-        coarse=data["coarse"],
-        turns=data["turns"],
-        onward=data["onward"],
-    )
+    found = {f.name: made(data[f.name], CLASSES) for f in fields(Contents) if f.name != "space"}
+    draws = replace(found["draws"], code=found["draws"].code.long())
+    return Contents(**{**found, "space": space_from_spec(data["space"]), "draws": draws})
 
 
 def as_data(onward: Any) -> Any:

@@ -13,13 +13,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..doubts.of_chains import Judged
 from ..draws import Draws
 from ..errors import ConfigurationError
 from ..estimate.between import ALPHA
 from ..estimate.estimate import Estimate
 from ..target.target import Target
 from .files import Contents
-from .report import Judged, RunReport
+from .report import RunReport
 
 Routes = dict[str, dict[str, Estimate]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..doubts.doubted import Doubted
+from ..estimate.indicator import Mask, ModelIndicator
 from .circle import Turn, laid_out
-from .doubts import Doubts
-from .indicator import Mask, ModelIndicator
 from .numbers import unpadded
 
 if TYPE_CHECKING:
@@ -24,31 +25,27 @@ Values = dict[str, Tensor]
 QUANTILES = (0.05, 0.5, 0.95)  # in a summary
 
 
+@dataclass(eq=False, repr=False)
 class Parameters:
     """Draws of the parameters.
 
     Arguments:
         indicator: Which model each draw is in.
-        doubts: What is known against the draws, which widens errors.
-        values: Constrained parameters by name, padded to the largest model with NaN, shape
+        doubted: What speaks against the draws, which widens errors.
+        given: Constrained parameters by name, padded to the largest model with NaN, shape
             (chain, draw, ...), or a function that gives them when they are asked for.
         turns: Where the circles of periodic parameters begin and end, by name.
     """
 
-    def __init__(
-        self,
-        indicator: ModelIndicator,
-        doubts: Doubts,
-        values: Values | Callable[[], Values],
-        turns: Mapping[str, Turn] | None = None,
-    ) -> None:
-        self.indicator, self.doubts, self._given = indicator, doubts, values
-        self.turns = dict(turns or {})
+    indicator: ModelIndicator
+    doubted: Doubted
+    given: Values | Callable[[], Values]
+    turns: Mapping[str, Turn] = field(default_factory=dict)
 
     @cached_property
     def values(self) -> Values:
         """Constrained parameters by name, padded with NaN, shape (chain, draw, ...)."""
-        return self._given if isinstance(self._given, dict) else self._given()
+        return self.given if isinstance(self.given, dict) else self.given()
 
     def draws(self, label: str) -> dict[str, NDArray[np.floating]]:
         """Draws of one model by parameter, without what it does not use, shape (n, ...)."""
@@ -81,7 +78,7 @@ class Parameters:
 
     def _describe(self, x: NDArray[np.floating], inside: Mask) -> list[Any]:
         """A row of the summary, of draws that lie where ``inside`` (chain, draw) is True."""
-        error, ess, note = self.doubts.error_where(x, inside)
+        error, ess, note = self.doubted.error_where(x, inside)
         sd = float(x.std()) if len(x) > 1 else math.nan
         return [float(x.mean()), sd, error, *np.quantile(x, QUANTILES), ess, note]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..doubts.doubted import Doubted
 from ..errors import ConfigurationError, TRJError
 from ..estimate.mean import mean_error
 from ..space.codes import distinct
 from ..target.target import Target
-from .doubts import Doubts
 
 BATCH_DRAWS = 500  # draws that a function sees at once: it may need memory for each component
 
@@ -60,7 +60,7 @@ class Prediction:
 
 
 def predict(
-    doubts: Doubts,
+    doubted: Doubted,
     target: Target | None,
     f: Function | Mapping[str, Function],
     *,
@@ -70,7 +70,7 @@ def predict(
     """A function of the parameters averaged over models; see :meth:`trjmcmc.Result.predict`.
 
     Arguments:
-        doubts: What is known against the draws, and the draws.
+        doubted: What is known against the draws, and the draws.
         target: Gives parameters their names; None is refused.
         f: The function, or one for each model by label.
         most: Draws to use at most.
@@ -78,14 +78,14 @@ def predict(
     """
     if target is None:
         raise TRJError("predict: a loaded result has no target; pass target=, or use draws(model)")
-    draws = doubts.indicator.draws
+    draws = doubted.indicator.draws
     every = max(1, -(-draws.n_chains * draws.n_draws // most))
     code, theta = draws.code[:, ::every], draws.theta[:, ::every]
     shape = tuple(code.shape[:2])
     flat, x = code.flatten(0, 1), theta.flatten(0, 1)
     out: Array | None = None
     codes, which, _ = distinct(flat)
-    labels = doubts.indicator.space.label(codes)
+    labels = doubted.indicator.space.label(codes)
     for m, label in enumerate(labels):
         rows = (which == m).nonzero()[:, 0]
         if isinstance(f, Mapping) and label not in f:
@@ -98,7 +98,7 @@ def predict(
             if out is None:
                 if len(flat) * (each := math.prod(value.shape[1:])) > MOST_VALUES and most > 1:
                     fewer = max(1, min(MOST_VALUES // each, most // 2))
-                    return predict(doubts, target, f, most=fewer, weights=weights)
+                    return predict(doubted, target, f, most=fewer, weights=weights)
                 out = np.full((len(flat), *value.shape[1:]), np.nan)
             elif out.shape[1:] != value.shape[1:]:
                 raise ConfigurationError(
@@ -109,7 +109,7 @@ def predict(
     assert out is not None
     w = np.ones(shape) if weights is None else weights[:, ::every]
     columns = out.reshape(len(flat), -1)
-    found = [weighted_mean(c.reshape(shape), w, doubts, every) for c in columns.T]
+    found = [weighted_mean(c.reshape(shape), w, doubted, every) for c in columns.T]
     mean, error = (np.array([e[i] for e in found], dtype=float) for i in range(2))
     warning = next((e[2] for e in found if e[2]), "")
     if not np.ptp(columns, axis=0).any():
@@ -134,11 +134,11 @@ def predict(
     return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
 
 
-def weighted_mean(x: Array, w: Array, doubts: Doubts, every: int = 1) -> tuple[float, float, str]:
+def weighted_mean(x: Array, w: Array, doubted: Doubted, every: int = 1) -> tuple[float, float, str]:
     """Weighted mean of ``x`` at every so many-th draw, (chain, draw), its error, and its flag."""
     mean = float((w * x).mean() / w.mean())
     influence = w * (x - mean) / w.mean()
     error, _ = mean_error(influence)
     if math.isnan(error):  # constant, or too few draws for an autocorrelation: count the chains
         error = float(influence.std()) / math.sqrt(len(x))
-    return mean, *doubts.widened(error, influence, every=every)
+    return mean, *doubted.widened(error, influence, every=every)

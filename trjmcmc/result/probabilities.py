@@ -39,7 +39,7 @@ class Probabilities:
         labels, space = self.indicator.models, self.indicator.space
         visits = [self.visits.of(label) for label in labels]
         importance, combined = self.evidences.importance(labels), self.evidences.shares(labels)
-        unsearched = self.visits.doubts.unsearched
+        unsearched = [d.words for d in self.visits.doubted.found if d.kind == "modes"]
         table = pd.DataFrame(
             {
                 "visits": [v.value for v in visits],
@@ -50,7 +50,7 @@ class Probabilities:
                 "combined": [c.value for c in combined],
                 "combined_se": [c.std_error for c in combined],
                 "note": [
-                    "; ".join(dict.fromkeys(filter(None, (v.warning, i.warning, unsearched))))
+                    "; ".join(dict.fromkeys(filter(None, (v.warning, i.warning, *unsearched))))
                     for v, i in zip(visits, importance, strict=True)
                 ],
             },

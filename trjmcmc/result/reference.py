@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +12,7 @@ from ..estimate.content import Marginal
 from ..estimate.mean import mean_error
 from .numbers import numbers_of
 
-
-@runtime_checkable
-class HasDraws(Protocol):
-    """Such as a :class:`~trjmcmc.Result`."""
-
-    def draws(self, model: Any) -> Mapping[str, Any]:
-        """Posterior draws of one model by parameter, shape (n, ...)."""
-
-
-Reference = HasDraws | Mapping[str, Any]
+Reference = Any  # a trj.Result or the like, or a mapping: see reference_of
 
 CHAINS = 20  # pieces that draws are cut into, for their effective number
 
@@ -30,15 +21,16 @@ def reference_of(reference: Reference, label: str, numbers: Sequence[str]) -> di
     """What a reference says of each number of an answer that it knows.
 
     Arguments:
-        reference: A run; or by name draws of parameters, shape (n, ...), or distribution functions
-            (objects with ``cdf``, such as SciPy's frozen distributions).
+        reference: A run, or anything else with ``draws(model)``; or by name draws of parameters,
+            shape (n, ...), or distribution functions (objects with ``cdf``, such as SciPy's frozen
+            distributions).
         label: The model.
         numbers: Names of the answer's numbers.
 
     Raises:
         ConfigurationError: It knows none of them, or has draws that are not finite.
     """
-    if not isinstance(reference, Mapping | HasDraws):
+    if not isinstance(reference, Mapping) and not hasattr(reference, "draws"):
         raise ConfigurationError(
             "reference: expected a trj.Result, or a dict of draws (n, ...) or of objects with cdf "
             f"by name, got {type(reference).__name__}"

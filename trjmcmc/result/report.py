@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..doubts.of_chains import Judged
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport
 from .variational import Variational
@@ -77,28 +78,6 @@ class Started:
         )
 
 
-@dataclass(frozen=True)
-class Judged:
-    """How a run in rounds stands by its own rule.
-
-    Attributes:
-        doubt: Why its draws do not suffice, in words; empty if they do.
-        off: By how much means may be off meanwhile, in standard deviations, by the spread of
-            groups of chains that share nothing.
-        tau: Integrated autocorrelation time of the slowest quantity, steps.
-        detection: Share of climbs from a model's prior that lead to a mode, from which it was met
-            with 95 %; infinite where nothing was searched, 0 of independent draws.
-        short: Whether the doubt is of length alone: groups agree, and so do the routes. Errors
-            count how far groups are apart, and no warning need say more.
-    """
-
-    doubt: str
-    off: float
-    tau: float
-    detection: float
-    short: bool = False
-
-
 @dataclass
 class RunReport:
     """How a run went.
@@ -131,7 +110,7 @@ class RunReport:
             them; empty if none has.
         captured: By kernel, whether its steps were traced or compiled and what that gained, or
             why not; empty where it was not asked for.
-        draws_asked: Kept draws a chain that were asked for; None for as many as come.
+        draws_asked: Kept draws per chain that were asked for; None for as many as come.
         judged: How the run stands by its own rule; None of draws of other origin.
         unaudited: Whether evidences go through a map that was given, or trained on its own draws,
             and that no tempered draws have judged.
@@ -190,18 +169,20 @@ class RunReport:
                 lines.append("  each step draws from the posterior itself: no mode can be lost")
             elif math.isfinite(self.judged.detection):
                 lines.append(
-                    f"  modes to which {self.judged.detection:.1e} of climbs from a model's prior "
-                    "lead, or more, would have been met with 95 %"
+                    f"  detection limit {self.judged.detection:.1e}: a mode to which that share of "
+                    "climbs from a model's prior leads would have been found with 95 %"
                 )
             else:
-                lines.append("  of modes that may have been lost no limit is known")
+                lines.append("  detection limit unknown: how small a lost mode may be is not known")
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
         lines += [f"  {line}" for line in self.captured]
         if self.out_of_time and self.draws_asked is not None:
-            lines.append(f"max_seconds were up before {self.draws_asked} draws a chain were there")
+            lines.append(
+                f"max_seconds were up before {self.draws_asked} draws per chain were there"
+            )
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []

@@ -14,10 +14,15 @@ from torch import Tensor
 
 from ..arviz_bridge import picture
 from ..atomic import replace_file
+from ..doubts.convergence import Convergence
+from ..doubts.doubt import Doubt, messages, warn_of
+from ..doubts.doubted import Doubted
+from ..doubts.of_numbers import unresolved
 from ..draws import Draws
-from ..errors import ConfigurationError, TRJError, warn_user
+from ..errors import ConfigurationError, TRJError
 from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
+from ..estimate.indicator import ModelIndicator
 from ..plot.components import plot_averaged, plot_components
 from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
 from ..plot.models import plot_inclusion, plot_models, plot_running
@@ -26,13 +31,10 @@ from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.target import Target
-from .alarms import alarms, flags
 from .catalogue import INTERVAL, Catalogue
-from .convergence import Convergence
-from .doubts import Doubt, Doubts
+from .checks import all_doubts, doubted
 from .evidences import Evidences
 from .files import Contents, as_data, read, write
-from .indicator import ModelIndicator
 from .merge import merged
 from .numbers import chosen
 from .parameters import Parameters, Values
@@ -110,17 +112,21 @@ class Result:
         return Convergence(self._indicator, self.slot_names)
 
     @cached_property
-    def _doubts(self) -> Doubts:
-        given = self._given_routes, self.target, self._given_coarse
-        return Doubts(self._indicator, self._convergence, self.report, *given)
+    def _coarse(self) -> Mapping[str, str]:
+        known = self._given_coarse
+        return unresolved(self.target, self._indicator) if known is None else known
+
+    @cached_property
+    def _doubted(self) -> Doubted:
+        return doubted(self._convergence, self.report, self._given_routes, self._coarse)
 
     @cached_property
     def _visits(self) -> Visits:
-        return Visits(self._indicator, self._doubts, self.crossings)
+        return Visits(self._indicator, self._doubted, self.crossings)
 
     @cached_property
     def _evidences(self) -> Evidences:
-        return Evidences(self._visits, self._doubts, self._given_routes, self.pareto_k)
+        return Evidences(self._visits, self.report, self._given_routes, self.pareto_k)
 
     @cached_property
     def _probabilities(self) -> Probabilities:
@@ -128,11 +134,7 @@ class Result:
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self._indicator, self._doubts, self._given_values, self.turns)
-
-    @cached_property
-    def _flags(self) -> list[str]:
-        return flags(self._probabilities, self._doubts)
+        return Parameters(self._indicator, self._doubted, self._given_values, self.turns)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -153,10 +155,10 @@ class Result:
         """Probability of a model by the share of the draws in it."""
         return self._visits.of(label)
 
-    @property
+    @cached_property
     def doubts(self) -> list[Doubt]:
-        """What is known against the chains, and what was fitted to their draws, gravest first."""
-        return self._doubts.found
+        """All that speaks against the answer, gravest first; of some of it :meth:`warn` warns."""
+        return all_doubts(self._probabilities, self.report)
 
     def convergence(self) -> pd.DataFrame:
         """Have chains forgotten where they began? Of all that they pass, by model.
@@ -628,7 +630,7 @@ class Result:
             >>> result.predict(lambda p: p["x"][:, 0]).mean.shape
             ()
         """
-        return predict(self._doubts, target or self.target, f, most=most)
+        return predict(self._doubted, target or self.target, f, most=most)
 
     # ---- files ------------------------------------------------------------------------------
 
@@ -694,7 +696,7 @@ class Result:
             crossings=self.crossings,
             pareto_k=self.pareto_k,
             slot_names=self.slot_names,
-            coarse=self._doubts.coarse,
+            coarse=self._coarse,
             turns=self.turns,
             onward=self.onward,
         )
@@ -893,28 +895,28 @@ class Result:
         Returns:
             The path.
         """
-        said = [m for m, _ in alarms(self._probabilities, self._doubts, self.report)]
+        said = [message for message, _ in messages(self.doubts)]
         replace_file(Path(path), page_of(self, said).encode())
         return Path(path)
 
     def warn(self) -> None:
-        """Say aloud what is doubtful, and what would help.
+        """Say aloud what of :attr:`doubts` is grave, and what would help, in two warnings at most.
 
-        Issues a :class:`ConvergenceWarning` where chains remember their start, descend from too few
+        The first one has all of the gravest category, the second one the rest: a
+        :class:`ConvergenceWarning` where chains remember their start, descend from too few
         draws, or have never been where nothing else tells of, where the precision that was asked
         for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
         a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
         though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
         :class:`DisagreementWarning` where two routes to the evidences clash.
         """
-        for message, category in alarms(self._probabilities, self._doubts, self.report):
-            warn_user(message, category)
+        warn_of(self.doubts)
 
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
         found = f"{shape}, {self._indicator.number_visited} models visited"
-        doubt = f"; not converged: {self._flags[0]}" if self._flags else ""
-        return f"Result({found}{doubt})"
+        chains = [f"; not converged: {d}" for d in self.doubts if d.kind == "chains"]
+        return f"Result({found}{''.join(chains[:1])})"
 
 
 def load(path: str | Path) -> Result:

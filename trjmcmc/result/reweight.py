@@ -11,8 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
+from ..doubts.doubt import EVERY, Doubt, warn_of
+from ..doubts.of_numbers import of_reweighting
+from ..errors import ConfigurationError, TRJError
 from ..estimate.importance import pareto_k
+from ..estimate.indicator import Mask
 from ..promises import PARETO_K_RELIABLE
 from ..space.base import Space
 from ..space.codes import distinct
@@ -20,7 +23,6 @@ from ..space.prior import normalised_log_prior
 from ..target.prior import PriorSpec
 from ..target.target import Target
 from .evidences import Evidences
-from .indicator import Mask
 from .predict import Array, Function, Prediction, predict, weighted_mean
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ class Reweighted:
         ess: Effective number of draws that the weights leave of those there are.
         pareto_k: Shape of the tail of the weights, of the model where it is heaviest; above 0.7
             they can't be relied on.
-        doubtful: Whether the weights in some model are too uneven for what is made of them.
+        doubts: Models in which the weights are too uneven for what is made of them.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Reweighted:
         target: Target | None = None,
     ) -> None:
         self._evidences, self._target = evidences, target
-        self._indicator, self._doubts = evidences.indicator, evidences.doubts
+        self._indicator, self._doubted = evidences.indicator, evidences.doubted
         self._log_odds, self._within = log_odds, within
         top = float(log_weights.max())
         if not math.isfinite(top):
@@ -79,39 +81,29 @@ class Reweighted:
         w = np.exp(self.log_weights)
         self._w = w / w.mean()
         self.ess = float(w.sum() ** 2 / (w**2).sum())
-        self.pareto_k, self.doubtful, self._note = -math.inf, False, ""
+        self.pareto_k, self.doubts = -math.inf, list[Doubt]()
         for label in self._indicator.models:
             self._judge(label, self._indicator.inside(label))
         if self.ess < LEAST_DRAWS:
-            self._doubt(self.ess, w.size, "all models", self.pareto_k)
-        if self.doubtful:
-            warn_user(
-                f"reweighting leaves {self._note}: the new prior is too far from the old one; run "
-                "again with it",
-                ConvergenceWarning,
-            )
-
-    def _doubt(self, ess: float, n: int, where: str, k: float) -> None:
-        self.doubtful = True
-        shape = f" (Pareto k {k:.2f})" if math.isfinite(k) else ""
-        self._note = self._note or f"{ess:.0f} effective draws of {n} in {where}{shape}"
+            self.doubts.append(of_reweighting(EVERY, self.ess, w.size, self.pareto_k))
+        warn_of(self.doubts)
 
     def _judge(self, label: str, inside: Mask) -> None:
         """Look at the weights of a model's draws; they are even if p(model) alone changes."""
         if not inside.mean() > JUDGED_SHARE or (not self._within and np.ptp(self._w[inside]) == 0):
             return
         w, n = self._w[inside], int(inside.sum())
-        ess = float(w.sum() ** 2 / (w**2).sum()) if w.any() else 0.0
+        ess = float(w.sum() ** 2 / (w**2).sum()) if (w**2).any() else 0.0
         k = pareto_k(torch.as_tensor(self.log_weights[inside]))
         self.pareto_k = max(self.pareto_k, k)
         few = ess < min(n, max(LEAST_DRAWS, LEAST_SHARE * n))
         if few or (k > PARETO_K_RELIABLE and ess < EVEN_SHARE * n):
-            self._doubt(ess, n, repr(label), k)
+            self.doubts.append(of_reweighting(label, ess, n, k))
 
     def _share(self, inside: Mask) -> tuple[float, float, str]:
         """Weighted share of some draws, its error, NaN where few draws decide, and its flag."""
-        p, error, note = weighted_mean(inside.astype(float), self._w, self._doubts)
-        return (p, math.nan, self._note) if self.doubtful else (p, error, note)
+        p, error, note = weighted_mean(inside.astype(float), self._w, self._doubted)
+        return (p, math.nan, self.doubts[0].words) if self.doubts else (p, error, note)
 
     def model_probabilities(self) -> pd.DataFrame:
         """Posterior probabilities of the models under the new prior.
@@ -163,11 +155,11 @@ class Reweighted:
     ) -> Prediction:
         """As :meth:`trjmcmc.Result.predict`, under the new prior."""
         target = target or self._target
-        found = predict(self._doubts, target, f, most=most, weights=self._w)
-        if not self.doubtful:
+        found = predict(self._doubted, target, f, most=most, weights=self._w)
+        if not self.doubts:
             return found
         unknown = np.full_like(found.std_error, math.nan)
-        return replace(found, std_error=unknown, warning=self._note)
+        return replace(found, std_error=unknown, warning=self.doubts[0].words)
 
     def __repr__(self) -> str:
         return f"Reweighted({self.ess:.0f} effective draws of {self._w.size})"

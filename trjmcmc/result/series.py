@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import TRJError
+from ..estimate.indicator import ModelIndicator
 from ..promises import MODELS_ONE_BY_ONE
 from .circle import laid_out
-from .indicator import ModelIndicator
 from .numbers import numbers_of
 from .parameters import Parameters
 from .to_arviz import CHAINS_OF_ONE_MODEL

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arviz_bridge import to_arviz
+from ..doubts.doubt import Doubt, warn_of
 from ..draws import Draws
-from ..errors import ConfigurationError, ConvergenceWarning, TRJError, warn_user
+from ..errors import ConfigurationError, TRJError
 from ..estimate.content import interval_content
 from ..estimate.estimate import Estimate
 from ..plot.marginals import plot_marginals
@@ -23,24 +24,21 @@ from ..weights.base import ModelWeights
 from .axes import named
 from .beside_run import beside_run
 from .numbers import chosen
+from .packed import pack, unpack
+from .plain import made, plain
 from .reference import Reference, reference_of
 from .variational_draws import VariationalDraws, described
-from .variational_files import from_data, read_answer, to_data, write_answer
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
 
-class HasRaw(Protocol):
-    """Such as a :class:`~trjmcmc.Result`."""
-
-    raw: Draws
-
-
 UNKNOWN = Estimate(math.nan, math.nan)
 
 ITEMS_PRINTED = 8  # items in print at most
+
+FORMAT = 2  # of files
 
 ABSURD = 1e4  # nats from which a cross-entropy says no more than that some draws are out of reach
 
@@ -76,8 +74,8 @@ class Variational:
         exact: The log evidence of all models together where the target knows it, nats.
         audited: Whether independent tempered draws had their say. Without them a part of the
             posterior that q has never met can't be seen.
-        doubts: What is known against the answer, in words, gravest first.
-        remarks: What else there is to know, in words, such as why it was not audited.
+        doubts: What speaks against the answer, gravest first; a mild one says why it was not
+            audited.
         cost: ``evaluations`` and ``gradients`` of the likelihood, and ``seconds``, of fit,
             audit and answer together.
         transport: The map, which :class:`~trjmcmc.TRJSampler` takes; it is not saved.
@@ -99,8 +97,7 @@ class Variational:
     sample: VariationalDraws | None = field(default=None, repr=False)
     exact: float | None = None
     audited: bool = False
-    doubts: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
     cost: Mapping[str, float] = field(default_factory=dict)
     transport: Transport | None = field(default=None, repr=False, compare=False)
     weights: ModelWeights | None = field(default=None, repr=False, compare=False)
@@ -109,8 +106,8 @@ class Variational:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is known against it."""
-        return not self.doubts
+        """Whether nothing grave is known against it."""
+        return not any(d.grave for d in self.doubts)
 
     def kl(self, log_evidence: float | Estimate | None = None) -> Estimate:
         """Divergence KL(q | p) of the posterior p from q, nats.
@@ -141,7 +138,7 @@ class Variational:
         error = math.hypot(known.std_error, self.elbo.std_error)
         return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
 
-    def against(self, run: HasRaw | Draws) -> Variational:
+    def against(self, run: Any) -> Variational:
         """The answer with how far it was from an exact run.
 
         Arguments:
@@ -165,8 +162,7 @@ class Variational:
 
     def warn(self) -> None:
         """Warn of its doubts."""
-        for doubt in self.doubts:
-            warn_user(f"variational answer: {doubt}", ConvergenceWarning)
+        warn_of(self.doubts)
 
     # ---- draws --------------------------------------------------------------------------------
 
@@ -364,7 +360,8 @@ class Variational:
 
     def save(self, path: str | Path) -> None:
         """Write one file, read by :meth:`load`: numbers, tables and draws, not the map."""
-        write_answer(path, self.to_data())
+        found = plain(replace(self, transport=None, weights=None))
+        Path(path).write_bytes(pack({"format": FORMAT, "variational": found}))
 
     @classmethod
     def load(cls, path: str | Path) -> Variational:
@@ -382,17 +379,11 @@ class Variational:
             >>> trj.Variational.load(path).elbo == answer.elbo
             True
         """
-        return cls.from_data(read_answer(path))
-
-    def to_data(self, *, draws: bool = True) -> dict[str, Any]:
-        """Plain data from which :meth:`from_data` rebuilds it."""
-        data = {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
-        return to_data(data if draws else {**data, "sample": None})
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Variational:
-        """The answer that was turned into plain data."""
-        return cls(**from_data(data))
+        data = unpack(path)
+        if data.get("format") != FORMAT or "variational" not in data:
+            raise TRJError(f"{path}: not a variational answer saved by this version of trjmcmc")
+        found: Variational = made(data["variational"], {c.__name__: c for c in ANSWER})
+        return found
 
     def without_draws(self) -> Variational:
         """The numbers alone."""
@@ -438,11 +429,13 @@ class Variational:
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
-        lines += [f"  {remark}" for remark in self.remarks]
-        known = [f"  doubt: {doubt}" for doubt in self.doubts]
+        known = [f"  {'doubt: ' * d.grave}{d}" for d in self.doubts]
         if not known and (self.sample is None or self.audited):
             known = ["  nothing is known against it"]
         return "\n".join(lines + known)
+
+
+ANSWER: tuple[type, ...] = (Variational, VariationalDraws, Estimate, Doubt)  # a file's classes
 
 
 def _with_error(e: Estimate) -> str:

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
 
+from ..doubts.doubt import widened
+from ..doubts.doubted import Doubted
 from ..errors import TRJError
 from ..estimate.bartolucci import bartolucci, bartolucci_odds
 from ..estimate.estimate import Estimate
+from ..estimate.indicator import Mask, ModelIndicator
 from ..estimate.mean import MANY_CHAINS
 from ..estimate.visits import VisitShares, log_odds, visit_probabilities, visit_probability
-from .doubts import Doubts
-from .indicator import Mask, ModelIndicator
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+@dataclass(eq=False, repr=False)
 class Visits:
     """Probabilities of models by the chains.
 
     Arguments:
         indicator: Which model each draw is in.
-        doubts: What is known against the draws.
+        doubted: What speaks against the draws.
         crossings: For a small space, sums of the acceptance probabilities of jumps from row to
             column, shape (batch, M, M), and the numbers of draws they were proposed from,
             shape (batch, M), in the order of ``space.enumerate()``.
     """
 
-    def __init__(
-        self,
-        indicator: ModelIndicator,
-        doubts: Doubts,
-        crossings: tuple[Tensor, Tensor] | None = None,
-    ) -> None:
-        self.indicator, self.doubts, self.crossings = indicator, doubts, crossings
-        self._known: dict[str, Estimate] = {}
+    indicator: ModelIndicator
+    doubted: Doubted
+    crossings: tuple[Tensor, Tensor] | None = None
+    _known: dict[str, Estimate] = field(default_factory=dict)
 
     def of(self, label: str) -> Estimate:
         """Probability of a model by the share of the draws in it."""
@@ -67,7 +65,7 @@ class Visits:
         Arguments:
             inside: Draws in them, shape (chain, draw).
         """
-        return self.doubts.share(visit_probability(inside, self._ess), inside)
+        return self.doubted.share(visit_probability(inside, self._ess), inside)
 
     @property
     def _ess(self) -> float:
@@ -77,7 +75,7 @@ class Visits:
     def shares(self, inside: Mask) -> VisitShares:
         """Shares of the draws in many sets of models, shape (chain, draw, Q)."""
         found = visit_probabilities(inside, self._ess)
-        each = [self.doubts.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
+        each = [self.doubted.share(e, inside[..., q]) for q, e in enumerate(found.estimates)]
         return VisitShares(each, found.rhat)
 
     @cached_property
@@ -99,7 +97,7 @@ class Visits:
                 memory = max(1.0, visits.std_error / spread) if spread > 0 else 1.0
             warning = e.warning or visits.warning
             e = replace(e, std_error=e.std_error * memory, warning=warning)
-            found[label] = self.doubts.share(e, inside)
+            found[label] = self.doubted.share(e, inside)
         return found
 
     def log_odds(self, a: str, b: str) -> Estimate:
@@ -116,11 +114,8 @@ class Visits:
 
     def _flagged_odds(self, e: Estimate, a: str, b: str) -> Estimate:
         """Log odds of two models whose error counts what is flagged about the chains."""
-        doubts = self.doubts.about(a, b)
-        error = math.hypot(e.std_error, *(d.size for d in doubts))
         warning = e.warning or self.of(a).warning or self.of(b).warning
-        note = next((d.flag for d in doubts if d.flag), "")
-        return replace(e, std_error=error, warning=warning or note)
+        return reduce(widened, self.doubted.about(a, b), replace(e, warning=warning))
 
     def jumps(self) -> pd.DataFrame:
         """Mean acceptance probability times chance of proposal, from row to column.

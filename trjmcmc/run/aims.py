@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..doubts.convergence import worst_rhat
 from ..draws import Draws
 from ..errors import ConfigurationError
 from ..promises import DONE_ERROR, MODELS_ONE_BY_ONE
-from ..result.convergence import worst_rhat
 from ..space.base import Space
 from .look import Run
 

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from ..checkpoint.events import read_events
 from ..checkpoint.folder import Found, read_folder
+from ..doubts.of_chains import Judged
 from ..draws import Draws
 from ..errors import TRJError
 from ..result import result as of_result
-from ..result.report import Judged, RunReport
+from ..result.report import RunReport
 from ..result.result import Result
 from ..space.saved import space_from_spec
 from .rounds_saved import ROUNDS, onward_of

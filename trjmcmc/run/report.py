@@ -9,13 +9,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..doubts.of_chains import Judged
 from ..draws import Draws, Pool
 from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
+from ..estimate.indicator import MODELS_SHOWN
 from ..estimate.routes import by_weights, through_the_map
-from ..result.indicator import MODELS_SHOWN
-from ..result.report import Judged, RunReport, Started
+from ..result.report import RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
 from ..space.codes import distinct

@@ -15,11 +15,11 @@ from torch import Tensor
 from .. import clock
 from ..checkpoint.events import Events
 from ..checkpoint.folder import File, Folder, Found
+from ..doubts.of_chains import Judged
 from ..draws import Draws
 from ..errors import CheckpointError, CheckpointWarning, warn_user
 from ..kernel.base import State
 from ..result.files import as_data, smallest
-from ..result.report import Judged
 from ..result.result import Result
 from ..target.target import Target
 from .budget import Spending

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from .. import clock
+from ..doubts.doubt import warn_of
+from ..doubts.of_maps import of_coverage
 from ..draws import Pool
 from ..errors import ConfigurationError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
-from ..result.alarms import warn_of_coverage
 from ..result.result import Result
 from ..result.variational import Variational
 from ..space.base import Space
@@ -229,8 +230,7 @@ class TRJSampler:
             progress=progress,
             **options,
         )
-        if self.audit_report is not None:
-            warn_of_coverage(self.audit_report, trace.by)
+        warn_of(of_coverage(self.audit_report, trace.by))
         return trace
 
     def run(

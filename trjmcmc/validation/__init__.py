@@ -1,7 +1,6 @@
 """Is the user's own model what it is meant to be? Checks, calibration by simulation, a report."""
 
-from .finding import Finding
 from .report import Validation
 from .validate import validate
 
-__all__ = ["Finding", "Validation", "validate"]
+__all__ = ["Validation", "validate"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
 from ..rng import seeded
+from ..space.base import Kind
 from ..target.likelihood import Active
 from ..target.support import unchecked
-from .finding import Finding
+from .asked import Skipped
 from .places import Place
 
 SAME = {torch.float64: 1e-6, torch.float32: 1e-3}  # relative, of log likelihoods
@@ -20,15 +22,15 @@ MOST_ITEMS = 50  # that are looked at, the first ones
 FEWEST = 8  # points with an item on from which its silence means something
 
 
-def check_exchange(place: Place) -> list[Finding]:
+def check_exchange(place: Place) -> list[Doubt] | None:
     """Let components of a kind trade places: the likelihood must not change.
 
     Components that their prior orders are left out.
     """
     items, space = place.items, place.space
     if items is None or not space.counts:
-        return []
-    found = []
+        return None
+    found, ordered = [], []
     for kind in space.kinds:
         k = items[:, kind.items].sum(1)
         if not bool((k > 1).any()):
@@ -44,20 +46,20 @@ def check_exchange(place: Place) -> list[Finding]:
             new = place.density.evaluate(turned, items, False)
         close = SAME[place.theta.dtype]
         if _gap(old.log_prior, new.log_prior, close)[0]:
-            words = f"components of {kind.name!r}: their prior tells them apart"
-            found.append(Finding("components", "not checked", words, kind.name))
+            ordered.append(repr(kind.name))
             continue
         before, after = old.log_likelihood, new.log_likelihood
         differ, row = _gap(before, after, close)
-        words = f"components of {kind.name!r} may trade places"
         if differ:
             words = (
                 f"components of {kind.name!r} are not exchangeable: with {int(k[row])} of them the "
                 f"log likelihood is {float(before[row]):.8g}, and {float(after[row]):.8g} where "
-                "they stand in reversed order. Use sums and products over components, or order "
-                "them by trj.Ordered"
+                "they stand in reversed order"
             )
-        found.append(Finding("components", "wrong" if differ else "fine", words, kind.name))
+            remedy = "Use sums and products over components, or order them by trj.Ordered"
+            found.append(Doubt(kind.name, words, remedy=remedy))
+    if len(ordered) == len(space.kinds):
+        raise Skipped(f"components of {', '.join(ordered)}: their prior tells them apart")
     return found
 
 
@@ -68,7 +70,7 @@ def _gap(before: Tensor, after: Tensor, close: float) -> tuple[bool, int]:
     return bool((gap > close).any()), int(gap.argmax())
 
 
-def check_masks(place: Place, seed: int) -> list[Finding]:
+def check_masks(place: Place, seed: int) -> list[Doubt] | None:
     """Replace the entries of one item that is on: the likelihood must notice.
 
     An item that is on and never noticed, while others of its kind are, is masked by another's
@@ -77,12 +79,12 @@ def check_masks(place: Place, seed: int) -> list[Finding]:
     """
     density, items, space = place.density, place.items, place.space
     if items is None or not bool(items.any()):
-        return []
+        return None
     shown, active = _shown(place), density.by_kind(items)
     before = _value(place, shown, active)
     per_item = [b for b in density.blocks if b.items is not None]
     if not per_item or not bool(before.isfinite().any()):
-        return []
+        return None
     noticed, looked = torch.zeros_like(items), torch.arange(items.shape[1]) < MOST_ITEMS
     for turn in range(REDRAWN):
         with seeded(seed + turn, place.theta.device), torch.no_grad(), unchecked():
@@ -101,57 +103,57 @@ def check_masks(place: Place, seed: int) -> list[Finding]:
     found = []
     for kind in space.kinds:
         on, seen = (items & looked)[:, kind.items], noticed[:, kind.items]
-        found += [_masked_item(place, kind, on, seen)]
-        k = on.sum(1)
-        if space.counts and len(on):
-            last = (k - 1).clamp(min=0)[:, None]
-            some = k > 1
-            silent = some & ~seen.gather(1, last)[:, 0]
-            if int(some.sum()) >= FEWEST and bool((silent == some).all()):
-                others = (seen & (torch.arange(kind.max) < last))[some].any()
-                if bool(others):
-                    found[-1] = Finding(
-                        "mask",
-                        "wrong",
-                        f"the last component of {kind.name!r} that is on never changes the "
-                        "likelihood, the ones before it do: the mask is off by one. Use `active` "
-                        "as it comes, or arange(max) < k",
-                        kind.name,
-                    )
+        if space.counts and _last_is_silent(on, seen):
+            words = (
+                f"the last component of {kind.name!r} that is on never changes the likelihood, "
+                "the ones before it do: the mask is off by one"
+            )
+            remedy = "Use `active` as it comes, or arange(max) < k"
+            found.append(Doubt(kind.name, words, remedy=remedy))
+        else:
+            found += _masked_item(place, kind, on, seen)
     return found
 
 
-def _masked_item(place: Place, kind: object, on: Tensor, seen: Tensor) -> Finding:
+def _last_is_silent(on: Tensor, seen: Tensor) -> bool:
+    """Whether of components that are on the last one is never noticed, and others are."""
+    k = on.sum(1)
+    last = (k - 1).clamp(min=0)[:, None]
+    some = k > 1
+    silent = some & ~seen.gather(1, last)[:, 0]
+    if int(some.sum()) < FEWEST or not bool((silent == some).all()):
+        return False
+    return bool((seen & (torch.arange(on.shape[1]) < last))[some].any())
+
+
+def _masked_item(place: Place, kind: Kind, on: Tensor, seen: Tensor) -> list[Doubt]:
     """Items that are on and never noticed, and items that are noticed in some models only."""
-    name = getattr(kind, "name", "")
-    first = getattr(kind, "first", 0)
     space = place.space
+
+    def name(i: int) -> str:
+        at = kind.first + i
+        return space.names[at] if len(space.names) > at else f"{kind.name} {i}"
+
     share = torch.where(on, seen.double(), 0.0).sum(0) / on.sum(0).clamp(min=1)
     enough = on.sum(0) >= FEWEST
     if bool((enough & (share == 0)).any()) and bool((enough & (share > 0)).any()):
         i = int((enough & (share == 0)).int().argmax())
-        label = space.names[first + i] if len(space.names) > first + i else f"{name} {i}"
-        return Finding(
-            "mask",
-            "wrong",
-            f"{label!r} of {name!r} never changes the likelihood where it is on, others do: the "
-            "mask is off by one, or its column is missing",
-            name,
+        words = (
+            f"{name(i)!r} of {kind.name!r} never changes the likelihood where it is on, others "
+            "do: the mask is off by one, or its column is missing"
         )
+        return [Doubt(kind.name, words)]
     half = enough & (share > 0) & (share < 0.9)
-    if not space.counts and bool(half.any()):
-        i = int(half.int().argmax())
-        label = space.names[first + i] if len(space.names) > first + i else f"{name} {i}"
-        other = _governor(on, seen, i)
-        by = "" if other is None else f": it counts only where {space.names[first + other]!r} is on"
-        return Finding(
-            "mask",
-            "wrong" if other is not None else "doubtful",
-            f"{label!r} of {name!r} changes the likelihood in {float(share[i]):.0%} of the models "
-            f"that have it{by}. The mask is off by one, or shifted",
-            name,
-        )
-    return Finding("mask", "fine", f"{name!r}: what is on is noticed", name)
+    if space.counts or not bool(half.any()):
+        return []
+    i = int(half.int().argmax())
+    other = _governor(on, seen, i)
+    by = "" if other is None else f": it counts only where {name(other)!r} is on"
+    words = (
+        f"{name(i)!r} of {kind.name!r} changes the likelihood in {float(share[i]):.0%} of the "
+        f"models that have it{by}. The mask is off by one, or shifted"
+    )
+    return [Doubt(kind.name, words, grave=other is not None)]
 
 
 def _governor(on: Tensor, seen: Tensor, i: int) -> int | None:

@@ -12,13 +12,13 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
 from ..kernel.base import Kernel, start
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.compose import Cycle
@@ -26,10 +26,9 @@ from ..kernel.inside.random_walk import RandomWalk
 from ..kernel.proposal.fixed import Fixed
 from ..kernel.proposal.neighbours import Neighbours
 from ..simulate.prior import drawn_from_prior
-from ..simulate.simulator import Simulator
 from ..target.target import Target
-from .finding import Finding, verdict_of
-from .remake import Make
+from .asked import Skipped, by_chance
+from .remake import Simulated
 
 CHAINS = 24
 
@@ -43,23 +42,12 @@ AGAINST = 4000  # draws of the prior that chains are compared with
 
 MOST_QUANTITIES = 40
 
+CAREFUL = 10  # what p-values by normal tails of few chains are multiplied by
 
-def check_joint(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    generator: torch.Generator,
-    over: Callable[[], bool] = lambda: False,
-) -> list[Finding]:
-    """Where chains end that draw parameters and data in turn, against the prior.
 
-    Arguments:
-        target: The models.
-        simulator: Draws data.
-        make: Gives a target over other data.
-        generator: Source of randomness.
-        over: Whether there is no time left.
-    """
+def check_joint(by: Simulated) -> list[Doubt]:
+    """Where chains end that draw parameters and data in turn, against the prior."""
+    target, simulator, make, generator, over = by
     code, theta = drawn_from_prior(target, CHAINS, generator)
     turns = 0
     for _ in range(TURNS):
@@ -75,27 +63,21 @@ def check_joint(
         theta = torch.cat([t.to(theta) for _, t in moved])
         turns += 1
     if not turns:
-        return [Finding("joint", "not checked", "the joint test: no time was left")]
+        raise Skipped("no time was left")
     prior_code, prior_theta = drawn_from_prior(target, AGAINST, generator)
     names, before = _quantities(target, prior_code, prior_theta)
     _, after = _quantities(target, code, theta)
     p = {name: _compared(before[name], after[name]) for name in names}
     worst = min(p, key=lambda name: p[name][0])
     chance = min(1.0, p[worst][0] * len(p))
-    verdict = verdict_of(10 * chance)  # normal tails of few chains: ten times as careful
-    if verdict == "fine":
-        words = (
-            f"{CHAINS} chains that drew parameters and data in turn {turns} times kept the prior"
-        )
-        return [Finding("joint", "fine", words, "", chance)]
-    higher = p[worst][1] > 0
     words = (
-        f"where parameters and data are drawn in turn, {worst} drifts {'up' if higher else 'down'} "
-        f"from its prior: its mean is {p[worst][1]:+.2g} of the prior's standard deviations off "
-        f"after {turns} turns of {CHAINS} chains. Prior, likelihood and simulator are not of one "
-        "joint distribution: a prior used twice, a missing Jacobian or constant, other noise"
+        f"where parameters and data are drawn in turn, {worst} drifts "
+        f"{'up' if p[worst][1] > 0 else 'down'} from its prior: its mean is {p[worst][1]:+.2g} of "
+        f"the prior's standard deviations off after {turns} turns of {CHAINS} chains. Prior, "
+        "likelihood and simulator are not of one joint distribution: a prior used twice, a "
+        "missing Jacobian or constant, other noise"
     )
-    return [Finding("joint", verdict, words, worst, chance)]
+    return by_chance(worst, words, CAREFUL * chance)
 
 
 def _turn(

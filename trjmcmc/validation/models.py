@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .finding import Finding, verdict_of
+from ..doubts.doubt import EVERY, Doubt
+from .asked import DOUBTFUL, by_chance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 SIMULATED = 40_000  # repeats of the truth by which a score is judged
 
 BINS = 8  # of the reliability diagram
+
+SHARP = 1e-4  # p-value from which probabilities are wrong, and not doubtful, in sharpness
 
 Array = NDArray[np.float64]
 
@@ -150,7 +154,7 @@ def poisson_binomial(p: Any, count: int) -> float:
     return float(min(1.0, 2 * tail))
 
 
-def judge_models(found: Calibration, tests: int, rng: np.random.Generator) -> list[Finding]:
+def judge_models(found: Calibration, tests: int, rng: np.random.Generator) -> list[Doubt]:
     """What truths say of probabilities.
 
     Arguments:
@@ -158,47 +162,30 @@ def judge_models(found: Calibration, tests: int, rng: np.random.Generator) -> li
         tests: Quantities and models that are judged in all, which p-values are multiplied by.
         rng: For the test of sharpness.
     """
-    table = found.table()
-    findings = []
+    doubts: list[Doubt] = []
     what = "model" if found.exclusive else "item"
-    offsets = None
-    for name, row in table.iterrows():
+    offsets = cache(found.offsets)
+    for name, row in found.table().iterrows():
         p = min(1.0, float(row["p"]) * tests)
-        verdict = verdict_of(p)
-        if verdict == "fine":
-            continue
-        if found.exclusive and offsets is None:
-            offsets = found.offsets()
         high = row["true"] < row["expected"]
         words = (
             f"p({what} {name!r}) is too {'high' if high else 'low'}: it is true in "
             f"{int(row['true'])} of {len(found.p)} repeats where {row['expected']:.1f} are expected"
         )
-        if offsets is not None:
-            off, error = offsets[str(name)]
+        if found.exclusive and p < DOUBTFUL:
+            off, error = offsets()[str(name)]
             words += (
                 f". Its log likelihood is about {abs(off):.2g} ± {error:.1g} nats too "
                 f"{'high' if off > 0 else 'low'} beside the other models: it is normalised wrongly "
                 "(a constant that differs between models was dropped, or the Jacobian of "
                 "transformed data), or its prior is not the one that is simulated"
             )
-        findings.append(Finding("models", verdict, words, str(name), p))
+        doubts += by_chance(str(name), words, p)
     score, p = found.sharpness(rng)
-    p = min(1.0, p * 2)
-    verdict = verdict_of(p)
-    if verdict != "fine" and not any(f.verdict == "wrong" for f in findings):
-        side = "sure" if score < 0 else "unsure"
-        findings.append(
-            Finding(
-                "models",
-                "doubtful" if p > 1e-4 else "wrong",
-                f"probabilities of {what}s are too {side}: the truth scores {score:+.2g} nats a "
-                "repeat against what they expect",
-                "",
-                p,
-            )
+    if not any(d.grave for d in doubts):
+        words = (
+            f"probabilities of {what}s are too {'sure' if score < 0 else 'unsure'}: the truth "
+            f"scores {score:+.2g} nats per repeat against what they expect"
         )
-    if not findings:
-        words = f"{what}s are true as often as their probabilities say, in {len(found.p)} repeats"
-        findings = [Finding("models", "fine", words)]
-    return findings
+        doubts += by_chance(EVERY, words, min(1.0, 2 * p), SHARP)
+    return doubts

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..doubts.doubt import Doubt
 from . import bands
-from .finding import Finding, verdict_of
+from .asked import Skipped, by_chance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,25 +58,23 @@ def rank_table(ranks: Mapping[str, Sequence[float]]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("quantity")
 
 
-def judge_ranks(table: pd.DataFrame, tests: int) -> list[Finding]:
+def judge_ranks(table: pd.DataFrame, tests: int) -> list[Doubt]:
     """What the ranks of each quantity say.
 
     Arguments:
         table: As of :func:`rank_table`.
         tests: Quantities and models that are judged in all, which p-values are multiplied by.
+
+    Raises:
+        Skipped: All are too few.
     """
-    found = []
-    for name, row in table.iterrows():
-        if not row["n"] >= FEWEST:
-            words = f"{name}: {int(row['n'])} ranks are too few to judge ({FEWEST})"
-            found.append(Finding("ranks", "not checked", words, str(name)))
-            continue
+    enough = table[table["n"] >= FEWEST]
+    if not len(enough):
+        raise Skipped(f"fewer than {FEWEST} ranks of each quantity are too few to judge")
+    found: list[Doubt] = []
+    for name, row in enough.iterrows():
         p = min(1.0, float(row["p"]) * tests)
-        verdict = verdict_of(p)
-        words = f"{name}: {int(row['n'])} ranks are uniform within simultaneous bands"
-        if verdict != "fine":
-            words = in_words(str(name), row)
-        found.append(Finding("ranks", verdict, words, str(name), p))
+        found += by_chance(str(name), in_words(str(name), row), p)
     return found
 
 
@@ -86,7 +85,7 @@ def in_words(name: str, row: pd.Series) -> str:
         low = row["mean"] < 0.5
         shape.append(
             f"{name} is ranked too {'low' if low else 'high'} (mean rank {row['mean']:.2f}, not "
-            f".50): its posterior lies too {'high' if low else 'low'}. Its prior is used twice, a "
+            f"0.50): its posterior lies too {'high' if low else 'low'}. Its prior is used twice, a "
             "Jacobian is missing, or likelihood and simulator mean different things by it"
         )
     if row["p_spread"] < 0.05:
@@ -101,5 +100,5 @@ def in_words(name: str, row: pd.Series) -> str:
             )
         )
     if not shape:
-        shape.append(f"ranks of {name} leave the bands of uniform ones (p = {row['p_bands']:.1g})")
+        shape.append(f"ranks of {name} leave the bands of uniform ones")
     return "; ".join(shape)

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import EVERY, Doubt
 from ..simulate.prior import drawn_from_prior
-from ..simulate.simulator import Simulator
 from ..target.density import Density
 from ..target.support import unchecked
 from ..target.target import Target
-from .finding import Finding
-from .remake import Make
+from .asked import Skipped
+from .remake import Simulated
 
 POINTS = 4  # prior draws around which data are simulated, at least one a model up to twice as many
 
@@ -67,67 +67,43 @@ class Excess:
         return self.mean - 1 > max(ERRORS * self.error, LEAST)
 
 
-def check_ratios(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    generator: torch.Generator,
-    over: Callable[[], bool] = lambda: False,
-) -> list[Finding]:
-    """Mean likelihood ratios over simulated data, around draws of the prior.
-
-    Arguments:
-        target: The models.
-        simulator: Draws data.
-        make: Gives a target over other data.
-        generator: Source of randomness.
-        over: Whether there is no time left.
-    """
+def check_ratios(by: Simulated) -> list[Doubt]:
+    """Mean likelihood ratios over simulated data, around draws of the prior."""
     found: list[Excess] = []
-    code, theta = _points(target, generator)
+    code, theta = _points(by.target, by.generator)
     looked = 0
     for i in range(len(code)):
-        if over():
+        if by.over():
             break
-        steps, impossible = _around(target, simulator, make, code[i], theta[i], generator)
+        steps, impossible = _around(by, code[i], theta[i])
         if impossible:
-            return [impossible]
+            return impossible
         found += steps
         looked += 1
     if not looked:
-        return [Finding("ratios", "not checked", "mean likelihood ratios: no time was left")]
+        raise Skipped("no time was left")
     wrong = [x for x in found if x.wrong and x.parameter != UPHILL]
     if not wrong:
-        if twice := _twice(found):
-            return [twice]
-        return [
-            Finding(
-                "ratios",
-                "fine",
-                f"mean likelihood ratios over simulated data are 1 or less at {looked} points "
-                f"({len(found)} steps): likelihood and simulator agree",
-            )
-        ]
-    findings = []
-    for label, parameter in dict.fromkeys((x.label, x.parameter) for x in wrong):
-        steps = [x for x in found if (x.label, x.parameter) == (label, parameter)]
-        findings.append(_said(label, parameter, steps))
-    return findings
+        return _twice(found)
+    return [
+        _said(label, name, [x for x in found if (x.label, x.parameter) == (label, name)])
+        for label, name in dict.fromkeys((x.label, x.parameter) for x in wrong)
+    ]
 
 
-def _twice(found: list[Excess]) -> Finding | None:
+def _twice(found: list[Excess]) -> list[Doubt]:
     """What all steps towards a denser prior say together: a prior in the likelihood shows there."""
     up = [x for x in found if x.parameter == UPHILL and x.causes["its prior"] > 0]
     if not up:
-        return None
+        return []
     z = sum((x.mean - 1) / max(x.error, 1e-12) for x in up) / math.sqrt(len(up))
     if z < ERRORS:
-        return None
+        return []
     words = (
         f"over data simulated at {len(up)} points the mean likelihood ratios to points where the "
         f"prior is denser exceed 1, which they can't ({z:.1f} standard errors together): {TWICE}"
     )
-    return Finding("ratios", "wrong", words)
+    return [Doubt(EVERY, words)]
 
 
 def _points(target: Target, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -143,18 +119,12 @@ def _points(target: Target, generator: torch.Generator) -> tuple[Tensor, Tensor]
     return code, theta
 
 
-def _around(
-    target: Target,
-    simulator: Simulator,
-    make: Make,
-    code: Tensor,
-    theta: Tensor,
-    generator: torch.Generator,
-) -> tuple[list[Excess], Finding | None]:
+def _around(by: Simulated, code: Tensor, theta: Tensor) -> tuple[list[Excess], list[Doubt]]:
     """Steps from one point, over data simulated there; or what forbids to make any."""
+    target, simulator, make, generator, _ = by
     slots = target.space.active(code[None])[0].nonzero()[:, 0]
     if not len(slots):
-        return [], None
+        return [], []
     picked = torch.randperm(len(slots), generator=generator)[:COORDINATES]
     slots = slots[picked]
     names = [target.slot_names[s] for s in slots.tolist()]
@@ -170,14 +140,14 @@ def _around(
     made = [make(one) for one in data[:FIRST]]
     first = torch.stack([_ratios(t, code, theta, moves, size) for t in made])
     if bool((first[:, 0] == -math.inf).any()):
-        return [], _impossible(label, first[:, 0])
+        return [], [_impossible(label, first[:, 0])]
     spread = _change(first)[:, : len(moves)].std(0)
     size = torch.where(spread > 0, size * (SPREAD / spread).nan_to_num(1.0, 1.0), size)
     size = size.clamp(1e-4, 1.0)
     made += [make(one) for one in data[FIRST:]]
     values = torch.stack([_ratios(t, code, theta, moves, size) for t in made])
     if bool((values[:, 0] == -math.inf).any()):
-        return [], _impossible(label, values[:, 0])
+        return [], [_impossible(label, values[:, 0])]
     w = _change(values).double().clamp(max=50.0).exp()
     mean, error = w.mean(0), w.std(0) / math.sqrt(len(w))
     causes = _causes(target, code, theta, moves, size)
@@ -193,19 +163,17 @@ def _around(
         for j in range(len(names))
         if math.isfinite(float(mean[j]))
     ]
-    return steps, None
+    return steps, []
 
 
-def _impossible(label: str, first: Tensor) -> Finding:
+def _impossible(label: str, first: Tensor) -> Doubt:
     share = float((first == -math.inf).double().mean())
-    return Finding(
-        "ratios",
-        "wrong",
+    words = (
         f"model {label!r}: {share:.0%} of the data that are simulated at its parameters have "
         "likelihood zero at these parameters: simulator and likelihood are of different models, "
-        "or numbers overflow",
-        label,
+        "or numbers overflow"
     )
+    return Doubt(label, words, share)
 
 
 def _uphill(target: Target, code: Tensor, theta: Tensor, moves: Tensor) -> Tensor:
@@ -269,7 +237,7 @@ MEANS = {
 }
 
 
-def _said(label: str, parameter: str, steps: list[Excess]) -> Finding:
+def _said(label: str, parameter: str, steps: list[Excess]) -> Doubt:
     """Words for what the steps along one parameter of one model have found."""
     worst = max(steps, key=lambda x: (x.mean - 1) / max(x.error, 1e-12))
     cause = _explained(steps)
@@ -284,7 +252,7 @@ def _said(label: str, parameter: str, steps: list[Excess]) -> Finding:
         "missing or one too many (a normalising constant such as -n log(sigma), a mask that is off "
         "by one), or the simulator draws other data"
     )
-    return Finding("ratios", "wrong", words, parameter)
+    return Doubt(parameter, words, worst.mean - 1)
 
 
 def _explained(steps: list[Excess]) -> str:

@@ -4,12 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import Generator
 
 from ..errors import ConfigurationError, TRJError
+from ..simulate.simulator import Simulator
 from ..target.target import Target
 
 Make = Callable[[Any], Target]  # gives the target over other data
+
+
+class Simulated(NamedTuple):
+    """A target, and all that it takes to look at it over simulated data.
+
+    Attributes:
+        target: The models.
+        simulator: Draws data.
+        make: Gives a target over other data.
+        generator: Source of randomness.
+        over: Whether there is no time left.
+    """
+
+    target: Target
+    simulator: Simulator
+    make: Make
+    generator: Generator
+    over: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

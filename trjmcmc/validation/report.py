@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arviz_bridge import groups
+from ..doubts.doubt import Doubt
 from ..errors import ConfigurationError
 from ..plot.validation import plot_validation
 from . import bands
-from .finding import Finding
+from .asked import Asked
 from .models import Calibration
 from .ranks import FEWEST, rank_table
 
@@ -42,19 +42,19 @@ class Validation:
     """What was found of a model.
 
     Attributes:
-        findings: Of every check.
+        asked: What checks were made, and what they found.
         ranks: By quantity, ranks of the truth in (0, 1), one a repeat.
         calibration: Probabilities of models or items and truths; None without repeats.
         repeats: How many were finished.
-        asked: How many were asked for.
+        wanted: How many were asked for.
         rows: Of each repeat, what it has found, as plain data.
     """
 
-    findings: Sequence[Finding]
+    asked: Asked
     ranks: Mapping[str, Sequence[float]]
     calibration: Calibration | None
     repeats: int
-    asked: int
+    wanted: int
     rows: Sequence[Mapping[str, Any]] = ()
 
     @property
@@ -63,22 +63,31 @@ class Validation:
         return not self.wrong
 
     @property
-    def wrong(self) -> list[Finding]:
-        """What is wrong."""
-        return [f for f in self.findings if f.verdict == "wrong"]
+    def doubts(self) -> list[Doubt]:
+        """What speaks against the model."""
+        return self.asked.doubts
 
     @property
-    def doubtful(self) -> list[Finding]:
+    def wrong(self) -> list[Doubt]:
+        """What is wrong."""
+        return [d for d in self.doubts if d.grave]
+
+    @property
+    def doubtful(self) -> list[Doubt]:
         """What may be wrong, or costs time."""
-        return [f for f in self.findings if f.verdict == "doubtful"]
+        return [d for d in self.doubts if not d.grave]
 
     def table(self) -> pd.DataFrame:
-        """Findings: ``check``, ``verdict``, ``subject``, ``p_value``, ``words``."""
+        """By check ``verdict`` (wrong, doubtful, fine, not checked), ``subject``, ``words``."""
         import pandas as pd
 
-        columns = ["check", "verdict", "subject", "p_value", "words"]
-        rows = [[getattr(f, c) for c in columns] for f in self.findings]
-        return pd.DataFrame(rows, columns=columns)
+        rows = [
+            (d.kind, "wrong" if d.grave else "doubtful", d.subject, d.words) for d in self.doubts
+        ]
+        bad = {d.kind for d in self.doubts}
+        rows += [(c, "fine", "", CHECKS[c]) for c in dict.fromkeys(self.asked.made) if c not in bad]
+        rows += [(check, "not checked", "", why) for check, why in self.asked.skipped]
+        return pd.DataFrame(rows, columns=["check", "verdict", "subject", "words"])
 
     def rank_table(self) -> pd.DataFrame:
         """Ranks by quantity: mean, spread, p-values, coverage of central intervals."""
@@ -113,18 +122,18 @@ class Validation:
             else "Validation: nothing wrong was found"
         )
         head += f", {len(doubtful)} doubtful" if doubtful else ""
-        head += f"; {self.repeats} of {self.asked} repeats"
+        head += f"; {self.repeats} of {self.wanted} repeats"
         lines = [head]
-        lines += [f"  {finding}" for finding in [*wrong, *doubtful]]
-        by = Counter((f.check, f.verdict) for f in self.findings)
+        for d in [*wrong, *doubtful]:
+            what = "WRONG" if d.grave else "doubtful"
+            lines.append(f"  {what}: {'. '.join(filter(None, [d.words, d.remedy]))}")
         for check, about in CHECKS.items():
-            verdicts = {v: n for (c, v), n in by.items() if c == check}
-            if verdicts:
-                said = ", ".join(f"{n} {v}" for v, n in verdicts.items())
-                lines.append(f"  {about}: {said}")
-        for finding in self.findings:
-            if finding.verdict == "not checked":
-                lines.append(f"  not checked ({finding.check}): {finding.words}")
+            found = [d for d in self.doubts if d.kind == check]
+            if found or check in self.asked.made:
+                n = sum(d.grave for d in found)
+                verdict = f"{n} wrong, {len(found) - n} doubtful" if found else "fine"
+                lines.append(f"  {about}: {verdict}")
+        lines += [f"  not checked ({check}): {why}" for check, why in self.asked.skipped]
         return "\n".join(lines)
 
     def to_arviz(self) -> Any:

@@ -7,18 +7,18 @@ import math
 import torch
 from torch import Tensor
 
+from ..doubts.doubt import Doubt
 from ..target.support import unchecked
-from .finding import Finding
 from .places import Place
 
 SAME = {torch.float64: 1e-5, torch.float32: 1e-3}  # relative, of log likelihoods
 
 
-def check_rows(place: Place) -> Finding:
+def check_rows(place: Place) -> list[Doubt]:
     """Compare a batch with its rows alone and among others."""
     density, theta, items = place.density, place.theta, place.items
     if density.likelihood.foreign:
-        return Finding("rows", "fine", f"{place.label}: a black box gets its points one by one")
+        return []  # which gets its points one by one
     n = len(theta)
 
     def at(rows: Tensor) -> Tensor:
@@ -38,13 +38,14 @@ def check_rows(place: Place) -> Finding:
         gap = gap.nan_to_num(math.inf, math.inf)
         if bool((gap > SAME[theta.dtype] * (1 + batch.abs().nan_to_num(0.0, 0.0, 0.0))).any()):
             row = int(gap.argmax())
-            return Finding(
-                "rows",
-                "wrong",
+            words = (
                 f"the likelihood of row {row} depends on other rows of the batch: rows leak. In "
                 f"{place.label} it is {float(batch[row]):.8g} in a batch of {n} and "
-                f"{float(other[row]):.8g} {how}. Sum and normalise over data (dim=-1), never over "
-                "the first axis; keep nothing from call to call",
-                place.label,
+                f"{float(other[row]):.8g} {how}"
             )
-    return Finding("rows", "fine", f"{place.label}: {n} rows alone are what they are in a batch")
+            remedy = (
+                "Sum and normalise over data (dim=-1), never over the first axis; keep nothing "
+                "from call to call"
+            )
+            return [Doubt(place.label, words, remedy=remedy)]
+    return []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import clock
+from ..doubts.doubt import EVERY, Doubt
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..progress import progress_bar
 from ..result.result import Result
@@ -19,12 +20,12 @@ from ..rng import host_number, stream
 from ..run.sampler import TRJSampler
 from ..simulate.simulator import Simulate, Simulator
 from ..target.target import Target
-from .finding import Finding
+from .asked import Asked
 from .joint import check_joint
 from .models import Calibration, judge_models, smoothed
 from .ranks import judge_ranks, rank_table
 from .ratios import check_ratios
-from .remake import Again
+from .remake import Again, Simulated
 from .repeat import SECONDS, Given
 from .repeats import Kept, finished, spec_of
 from .report import Validation
@@ -113,8 +114,7 @@ def validate(
     """
     _check(repeats, max_seconds)
     end = math.inf if max_seconds is None else clock.now() + max_seconds
-    asked = repeats
-    found: list[Finding] = []
+    asked = Asked()
     if not isinstance(target, Target):
         make = target if make is None else make
         if data is None:
@@ -123,33 +123,28 @@ def validate(
             target = target(data)
         except TRJError as error:
             words = f"the model can't be stated: {error}"
-            return Validation([Finding("statement", "wrong", words)], {}, None, 0, asked)
+            asked.doubts.append(Doubt(EVERY, words, kind="statement"))
+            return Validation(asked, {}, None, 0, repeats)
     generator = stream(seed, 0)
     with progress_bar(progress, total=max(1, repeats), desc="checks", unit="repeat") as bar:
         if result is None:
-            result, said = _short(target, run or {"max_seconds": SECONDS}, sampler, seed)
-            found += said
-        found += check_statements(target, result, generator)
-        simulator = _simulator(target, simulate, make, found)
+            result = _short(target, run or {"max_seconds": SECONDS}, sampler, seed, asked)
+        check_statements(target, result, generator, asked)
+        simulator = _simulator(target, simulate, make, asked)
         if simulator is None:
-            return Validation(found, {}, None, 0, asked)
+            return Validation(asked, {}, None, 0, repeats)
         again = Again(make or target.given, tuple(target.slot_names))
-        bar.set_description("likelihood ratios")
-        until = clock.part_of_the_time_left(RATIOS_SHARE, end) if max_seconds else math.inf
-        found += _guarded(
-            "ratios",
-            lambda: check_ratios(target, simulator, again, generator, lambda: clock.now() > until),
-        )
+
+        def over_simulated_data(check: str, words: str, function: Callable[..., Any]) -> None:
+            bar.set_description(words)
+            until = clock.part_of_the_time_left(RATIOS_SHARE, end) if max_seconds else math.inf
+            by = Simulated(target, simulator, again, generator, lambda: clock.now() > until)
+            asked.ask(check, function, by, failing="over simulated data the model fails")
+
+        over_simulated_data("ratios", "likelihood ratios", check_ratios)
         rows: list[dict[str, Any]] = []
         if repeats:
-            bar.set_description("joint test")
-            until = clock.part_of_the_time_left(RATIOS_SHARE, end) if max_seconds else math.inf
-            found += _guarded(
-                "joint",
-                lambda: check_joint(
-                    target, simulator, again, generator, lambda: clock.now() > until
-                ),
-            )
+            over_simulated_data("joint", "joint test", check_joint)
             bar.set_description("repeats")
             settings = dict(run or {"max_seconds": SECONDS})
             given = Given(target, again, simulate, settings, sampler, dict(quantities or {}), seed)
@@ -163,28 +158,29 @@ def validate(
                     bar.update()
             except KeyboardInterrupt:
                 words = "interrupted: what was done is judged"
-                found.append(Finding("runs", "doubtful", words))
+                asked.doubts.append(Doubt(EVERY, words, grave=False, kind="runs"))
             finally:
                 kept.close()
             rows = [kept.found[r] for r in sorted(kept.found) if r < repeats]
-    return judge(found, rows, asked, seed)
+    return judge(asked, rows, repeats, seed)
 
 
-def judge(found: list[Finding], rows: list[dict[str, Any]], asked: int, seed: int) -> Validation:
-    """The report of findings and of finished repeats."""
+def judge(asked: Asked, rows: list[dict[str, Any]], wanted: int, seed: int) -> Validation:
+    """The report of what was found, and of finished repeats."""
     good = [row for row in rows if "error" not in row]
     ranks: dict[str, list[float]] = {}
     for row in good:
         for name, u in row["u"].items():
             ranks.setdefault(name, []).append(u)
     calibration = _calibration(good)
-    found = [*found, *_of_runs(rows, good)]
     tests = len(ranks) + (0 if calibration is None else len(calibration.names) + 1)
+    if rows:
+        asked.ask("runs", check_runs, rows, good)
     if good:
-        found += judge_ranks(rank_table(ranks), tests)
+        asked.ask("ranks", judge_ranks, rank_table(ranks), tests)
     if calibration is not None:
-        found += judge_models(calibration, tests, np.random.default_rng(seed))
-    return Validation(found, ranks, calibration, len(good), asked, rows)
+        asked.ask("models", judge_models, calibration, tests, np.random.default_rng(seed))
+    return Validation(asked, ranks, calibration, len(good), wanted, rows)
 
 
 def _check(repeats: int, max_seconds: float | None) -> None:
@@ -195,21 +191,28 @@ def _check(repeats: int, max_seconds: float | None) -> None:
 
 
 def _short(
-    target: Target, run: Mapping[str, Any], sampler: Callable[..., Any] | None, seed: int
-) -> tuple[Result | None, list[Finding]]:
-    """A short run on the data at hand, for points of the posterior; or why there is none."""
-    generator = stream(seed, 1)
-    try:
+    target: Target,
+    run: Mapping[str, Any],
+    sampler: Callable[..., Any] | None,
+    seed: int,
+    asked: Asked,
+) -> Result | None:
+    """A short run on the data at hand, for points of the posterior; None if it fails."""
+    generator, made = stream(seed, 1), []
+
+    def short() -> list[Doubt]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TRJWarning)
-            made = (sampler or TRJSampler)(target, seed=host_number(generator))
-            return made.run(**{"progress": False, **run}), []
-    except TRJError as error:
-        return None, [Finding("runs", "wrong", f"a run on the data at hand fails: {error}")]
+            one = (sampler or TRJSampler)(target, seed=host_number(generator))
+            made.append(one.run(**{"progress": False, **run}))
+        return []
+
+    asked.ask("runs", short, failing="a run on the data at hand fails")
+    return made[0] if made else None
 
 
 def _simulator(
-    target: Target, simulate: Simulate | None, make: Any, found: list[Finding]
+    target: Target, simulate: Simulate | None, make: Any, asked: Asked
 ) -> Simulator | None:
     """What draws data, if there is a way to, and one to put them into a target."""
     why = ""
@@ -219,18 +222,9 @@ def _simulator(
         why = "no way to state the model over other data: give make(data) -> Target"
     if why:
         words = f"{why}, or state the likelihood as trj.Observed(distribution, data)"
-        found += [Finding(check, "not checked", words) for check in ("ratios", "ranks", "models")]
+        asked.skipped.extend((check, words) for check in ("ratios", "ranks", "models"))
         return None
     return Simulator(target, simulate)
-
-
-def _guarded(check: str, function: Callable[[], list[Finding]]) -> list[Finding]:
-    """Findings, or that the model can't be stated over simulated data."""
-    try:
-        return function()
-    except TRJError as error:
-        words = f"over simulated data the model fails: {error}"
-        return [Finding(check, "wrong", words)]
 
 
 def _calibration(good: list[dict[str, Any]]) -> Calibration | None:
@@ -246,24 +240,18 @@ def _calibration(good: list[dict[str, Any]]) -> Calibration | None:
     return Calibration(rows[0]["names"], p, true, exclusive)
 
 
-def _of_runs(rows: list[dict[str, Any]], good: list[dict[str, Any]]) -> list[Finding]:
+def check_runs(rows: list[dict[str, Any]], good: list[dict[str, Any]]) -> list[Doubt]:
     """Repeats that failed, and warnings that many runs gave."""
     found = []
     failed = [row["error"] for row in rows if "error" in row]
     if failed:
         words = f"{len(failed)} of {len(rows)} repeats failed, the first by {failed[0]}"
-        found.append(Finding("runs", "wrong", words))
+        found.append(Doubt(EVERY, words))
     kinds = Counter(kind for row in good for kind in row["warned"])
     for kind, n in kinds.items():
         if n >= MANY * len(good) and kind != "LimitWarning":
             first = next(row["warned"][kind] for row in good if kind in row["warned"])
-            found.append(
-                Finding(
-                    "runs",
-                    "doubtful",
-                    f"{n} of {len(good)} runs gave a {kind}, one of them: {first}. Ranks judge "
-                    "sampler and model together: give runs more time, run={...}",
-                    kind,
-                )
-            )
+            words = f"{n} of {len(good)} runs gave a {kind}, one of them: {first.rstrip('.')}"
+            remedy = "Ranks judge sampler and model together: give runs more time, run={...}"
+            found.append(Doubt(kind, words, remedy=remedy, grave=False))
     return found

@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...doubts.convergence import IN, INCLUDES, Convergence
 from ...draws import Draws, Pool
 from ...errors import BudgetError, TargetError
 from ...estimate.importance import log_weights, smoothed
+from ...estimate.indicator import ModelIndicator
 from ...estimate.mixing import in_ranks
 from ...kernel.base import Kernel, State
 from ...kernel.between.jump import Jump
 from ...kernel.compose import Cycle
 from ...kernel.inside.crank_nicolson import CrankNicolson
-from ...result.convergence import IN, INCLUDES, Convergence
-from ...result.indicator import ModelIndicator
 from ...target.target import Target
 from ...transport.base import Transport
 from ..maps import matching

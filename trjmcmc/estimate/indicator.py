@@ -14,12 +14,12 @@ from torch import Tensor
 
 from ..draws import Draws
 from ..errors import TRJError
-from ..estimate.convergence import split_rhats
-from ..estimate.mean import autocorrelation_time, mean_error
-from ..estimate.visits import second_eigenvalue, transition_matrix
 from ..promises import MODELS_ONE_BY_ONE
 from ..space.base import Space
 from ..space.codes import distinct
+from .convergence import split_rhats
+from .mean import autocorrelation_time, mean_error
+from .visits import second_eigenvalue, transition_matrix
 
 if TYPE_CHECKING:
     import pandas as pd

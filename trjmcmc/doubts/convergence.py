@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from ..draws import Draws, odd
 from ..estimate.between import run_gaps
 from ..estimate.convergence import TAIL_RHAT, effective_draws, nested_rhats, rank_rhats, slow_tails
+from ..estimate.indicator import Mask, ModelIndicator
 from ..space.base import Space
-from .indicator import Mask, ModelIndicator
+from .doubt import EVERY
 
 if TYPE_CHECKING:
     import pandas as pd
-
-EVERY = "(all models)"  # label of quantities that belong to no single model
 
 REST = "(other models)"  # label of those of all rare models together
 
