@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+import trjmcmc as trj
 import trjmcmc.doubts
 from trjmcmc.doubts import of_answers, of_chains, of_maps, of_numbers, of_search
 from trjmcmc.doubts.doubt import EVERY, KINDS, Doubt, messages
 from trjmcmc.errors import ConvergenceWarning, CoverageWarning, PrecisionWarning
-from trjmcmc.estimate import Clash, Estimate
+from trjmcmc.estimate import Estimate
+from trjmcmc.estimate.agreement import Clash
 from trjmcmc.pilot.report import AuditReport, ModelAudit
 
 TESTS = Path(__file__).parents[1]
@@ -53,6 +55,9 @@ PROVOKED = {
     "rounding decides": lambda: of_numbers.of_resolution({}, None, "sums of log densities"),
     "reweighting leaves 40 effective": lambda: [of_numbers.of_reweighting("m", 40.0, 5000, 0.9)],
     "3 of 500 points": lambda: of_numbers.of_overflows(3, 500),
+    "modes below 15% of climbs may be lost": lambda: of_search.of_modes(
+        trj.problems.sleep().space, of_chains.Judged("", 0.0, 1.0, 0.15), LONGER
+    ),
     "Climbs found a part": lambda: [of_search.of_climbs("m", 0.2)],
     "The map misses a part": lambda: of_answers.of_audit(audit(covered=0.8)),
     "+0.50 ± 0.01 nats off": lambda: of_answers.of_audit(audit(difference=0.5)),
@@ -84,7 +89,7 @@ def test_each_text_is_said_by_how_much_and_short(words):
 
 def test_the_table_names_checks_and_tests_that_are_there():
     rows = [line.rsplit(maxsplit=2) for line in trjmcmc.doubts.__doc__.splitlines()[8:-1]]
-    assert len(rows) == 30
+    assert len(rows) == 31
     for _, check, test in rows:
         module, name = check.split(".")
         assert callable(getattr(importlib.import_module(f"trjmcmc.doubts.{module}"), name))

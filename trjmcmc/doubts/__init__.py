@@ -25,6 +25,7 @@ reweighting leaves few draws           of_numbers.of_reweighting   posthoc/test_
 points far out in the tail             of_numbers.of_overflows     doubts/test_doubt.py
 a count has run into its limit         of_search.of_limits         result/test_catalogue.py
 no search for lost modes               of_search.of_modes          pilot/test_few_calls.py
+few climbs have searched for modes     of_search.of_modes          doubts/test_doubt.py
 climbs found a part that q lacks       of_search.of_climbs         approximate/test_population.py
 models that q(m) hardly draws          of_search.of_neighbours     approximate/test_population.py
 q covers 80% of tempered draws         of_answers.of_audit         approximate/test_variational.py

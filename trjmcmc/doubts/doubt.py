@@ -96,6 +96,7 @@ KINDS = {  # the gravest first
         CoverageWarning,
         "log evidences by the map are not those of the audit: {}; see audit().",
     ),
+    "search": Kind(CoverageWarning, "few climbs have searched for modes: {}."),
     "limit": Kind(LimitWarning, "a count has run into its limit: {}."),
     "rounding": Kind(PrecisionWarning, "rounding changes log densities {}."),
     "resolution": Kind(

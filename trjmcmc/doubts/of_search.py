@@ -19,7 +19,8 @@ from .of_chains import Judged
 if TYPE_CHECKING:
     import pandas as pd
 
-WIDE = 0.005  # share of climbs that lead to modes, from which tables name it
+WIDE, FEW = 0.005, 0.05  # share of climbs that lead to modes, from which tables name it, and
+# warnings do: of runs of few calls a tenth have lost such a mode
 
 LIMIT_PROBABILITY = 0.05  # p(k = max) from which counts may have run into their limit
 
@@ -40,8 +41,14 @@ DRAWS_OF_A_NEIGHBOUR = 32
 OVERLOOKED = 0.05  # share of the evidence in models that q does not draw, that is a doubt
 
 
-def of_modes(space: Space, judged: Judged | None) -> list[Doubt]:
-    """That a run over a list has not searched for lost modes; tables alone say it."""
+def of_modes(space: Space, judged: Judged | None, longer: str) -> list[Doubt]:
+    """That a run over a list has hardly searched for lost modes; of most runs tables alone say it.
+
+    Arguments:
+        space: The models.
+        judged: How the run stands.
+        longer: How the run could be made longer, in a sentence.
+    """
     if judged is None or space.counts or space.has_items or space.graphs:
         return []
     if not judged.detection > WIDE:
@@ -49,7 +56,8 @@ def of_modes(space: Space, judged: Judged | None) -> list[Doubt]:
     words = f"modes below {judged.detection:.0%} of climbs may be lost"
     if judged.detection == math.inf:
         words = "no search for lost modes"
-    return [Doubt(EVERY, words, 0.0, grave=False, kind="modes")]
+    kind = "search" if FEW < judged.detection < math.inf else "modes"
+    return [Doubt(EVERY, words, 0.0, longer, grave=False, kind=kind)]
 
 
 def of_limits(space: Space, counts: pd.DataFrame) -> list[Doubt]:

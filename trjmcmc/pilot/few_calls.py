@@ -100,12 +100,14 @@ class AdaptiveProposal:
         return len(self._x)
 
     @torch.no_grad()
-    def plant(self, normals: NormalMixture) -> None:
+    def plant(self, normals: NormalMixture | None) -> None:
         """Draw from normals, with heavier tails, whose means it would hardly draw.
 
         Arguments:
-            normals: Over the coordinates in use.
+            normals: Over the coordinates in use, or None.
         """
+        if normals is None:
+            return
         x, weight = normals.mean, normals.weight
         if self.calls:
             log_prior, log_likelihood = self._evaluated(self._padded(x))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..doubts.convergence import Convergence
 from ..doubts.doubt import Doubt, gravest_first
@@ -48,7 +48,7 @@ def doubted(
         found += of_pilot(report.audit, longer)
         found += of_coverage(report.audit, "" if report.fit is None else report.fit.by)
     found += of_visits(indicator, routes, longer)
-    found += of_modes(indicator.space, report.judged)
+    found += of_modes(indicator.space, report.judged, longer)
     return Doubted(indicator, gravest_first(found), tails)
 
 
@@ -63,7 +63,9 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
     found, space = [*known.found], probabilities.indicator.space
     longer, clashes = _longer(report), probabilities.evidences.clashes
     if report.judged is None or not report.judged.short:
-        found += of_shares(_shares(probabilities), found, longer)
+        mixed = report.judged is not None and not report.judged.doubt
+        models = () if mixed else probabilities.indicator.models  # or they rest on no chain
+        found += of_shares(_shares(probabilities, models), found, longer)
     if report.missed and not report.interrupted:  # which has been said
         found += of_length(report.missed)
     if space.counts and not known.against:
@@ -89,10 +91,12 @@ def _longer(report: RunReport) -> str:
     return "Run longer: more(max_seconds=...)"
 
 
-def _shares(probabilities: Probabilities) -> Iterator[tuple[str, float, str, float]]:
-    """Label, probability, flag and R-hat of models and items that tables show."""
+def _shares(
+    probabilities: Probabilities, models: Iterable[str]
+) -> Iterator[tuple[str, float, str, float]]:
+    """Label, probability, flag and R-hat of some models, and of items that tables show."""
     indicator = probabilities.indicator
-    for label in indicator.models:
+    for label in models:
         e, rhat = probabilities.visits.of(label), indicator.rhat_of(indicator.inside(label))
         yield label, e.value, e.warning, rhat
     if indicator.space.has_named_items:

@@ -110,25 +110,27 @@ def begun(
     made = [AdaptiveProposal(target, code, generator) for code in [*codes] * REPEATS]
     summits = [Summits(target, each.code, generator) for each in made[: len(codes)]]
     some = [s for s, each in zip(summits, made, strict=False) if each.dim]
-    most = CLIMBING * evaluations / max(1, len(some))
-    most = min(most, CLIMBED) if climbs <= CLIMBS else most
-    number, again = FEW_CLIMBS, AGAIN
+    most = CLIMBING * evaluations
+    most = min(most, CLIMBED * len(some)) if climbs <= CLIMBS else most
+    number, again, planted = FEW_CLIMBS, AGAIN, [0] * len(made)
     with target.account.held_to(SHARE * evaluations), suppress(BudgetError):
         while not limit.passed:
             whole = number >= climbs
             for s in some:
-                _climbed(s, number, LONELY * number if whole else number, limit, most)
+                enough = number, LONELY * number if whole else number
+                _climbed(s, *enough, limit, most - sum(x.evaluations for x in some))
             for k, each in enumerate(made):
                 s = summits[k % len(codes)]
-                if each.dim and not limit.passed and (normals := s.normals) is not None:
-                    each.plant(normals)
+                if planted[k] < s.evaluations and not limit.passed:
+                    planted[k] = s.evaluations
+                    each.plant(s.normals)
             _refine(made, len(codes), AIM if whole else SURE, limit)
             outlying = [*_outlying(made, summits)]
             again -= whole
             if whole and not (outlying and again):
                 break
             for s, x in outlying:
-                s.climb_from(x, limit.deadline, most)
+                s.climb_from(x, limit.deadline)
             number = min(2 * number, climbs)
     if not all(each.calls for each in made):
         raise BudgetError("calls: too few for a draw of each model; raise max_evaluations")
@@ -148,15 +150,15 @@ def begun(
     return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, climbed, good)
 
 
-def _climbed(summits: Summits, enough: int, most: int, limit: Limit, evaluations: float) -> None:
+def _climbed(summits: Summits, enough: int, most: int, limit: Limit, left: float) -> None:
     """Climb until so many climbs were made, at most more while one alone has met what matters."""
-    each = A_CLIMB * summits.a_gradient
+    last = summits.evaluations + left
     while summits.climbs < (most if summits.lonely else enough) and not limit.passed:
         n = enough - summits.climbs if summits.climbs < enough else summits.climbs
-        n = int(min(n, (evaluations - summits.evaluations) / each))
+        n = int(min(n, (last - summits.evaluations) / (A_CLIMB * summits.a_gradient)))
         if n < 1:
             break
-        summits.climb(n, limit.deadline, evaluations)
+        summits.climb(n, limit.deadline, last)
 
 
 def _outlying(

@@ -212,7 +212,7 @@ class Lists(Recipe):
 
     def weigh(self, known: Known, moves: Moves) -> Route | None:
         if known.proposed:
-            found = route_of(known.proposed, self._apart(known) if known.poor else None)
+            found = route_of(known.proposed, self._apart(known))
             return found._replace(by_proposals=True) if found.log_mass.isfinite().all() else None
         assert moves.weighing is not None
         return self.route(moves.weighing, self.codes, self.generator)
