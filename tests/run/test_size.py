@@ -69,7 +69,7 @@ def test_what_a_default_run_executes(target, functions, files):
     assert passed[0] <= functions and passed[1] <= files
 
 
-UPPER = "run pilot fit checkpoint approximate result validation doubts".split()
+UPPER = ["run", "pilot", "fit", "checkpoint", "approximate", "result", "validation", "doubts"]
 
 
 @pytest.mark.parametrize(

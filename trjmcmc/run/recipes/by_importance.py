@@ -34,11 +34,11 @@ A_CLIMB = 6  # evaluations with a gradient, about
 
 CLIMBING = 0.4  # of the calls that a user states, for climbs at most
 
-LEAST, FEWEST = (
-    15,
-    30,
-)  # calls of a proposal, for each coordinate and two more: from which its error
-# is believed, at first
+LEAST = (
+    15  # calls of a proposal, for each coordinate and two more, from which its error is believed
+)
+
+FEWEST = 30  # the same at first
 
 SOME, CALLS = 120, 960  # the same at most, before all climbs are made and after
 
@@ -114,7 +114,7 @@ def begun(
     most = min(most, CLIMBED * len(some)) if climbs <= CLIMBS else most
     number, again, planted = FEW_CLIMBS, AGAIN, [0] * len(made)
     with target.account.held_to(SHARE * evaluations), suppress(BudgetError):
-        while not limit.passed:
+        while True:
             whole = number >= climbs
             for s in some:
                 enough = number, LONELY * number if whole else number
@@ -127,7 +127,7 @@ def begun(
             _refine(made, len(codes), AIM if whole else SURE, limit)
             outlying = [*_outlying(made, summits)]
             again -= whole
-            if whole and not (outlying and again):
+            if limit.passed or (whole and not (outlying and again)):
                 break
             for s, x in outlying:
                 s.climb_from(x, limit.deadline)

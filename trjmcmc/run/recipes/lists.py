@@ -121,7 +121,8 @@ class Lists(Recipe):
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
         rows = found.rows(repeat, m, g)
-        state = start(self.target, found.draws.code[rows], found.draws.theta[rows])
+        draws = found.draws.at(rows)
+        state = State(draws.code, draws.theta, draws.log_joint.to(draws.theta))
         log_mass = found.log_mass[torch.arange(self.plan.groups) % len(found.log_mass)]
         return Known(
             found.draws,
