@@ -93,9 +93,10 @@ def main() -> None:
     parser.add_argument("--calls", type=int, nargs="+", default=[2000, 4000, 8000, 0])
     parser.add_argument("--instances", type=int, default=40)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--verbose", action="store_true", help="a row a run")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     rows = {}
     for calls in options.calls:
         each = range(options.first, options.first + options.instances)
