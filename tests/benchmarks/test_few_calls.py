@@ -1,4 +1,4 @@
-"""Mixtures as functions in NumPy: runs are right, or silent only where a note names what is lost."""
+"""Mixtures as functions in NumPy: runs are right, or a note names what they may have lost."""
 
 from benchmarks.few_calls import run
 

@@ -36,10 +36,7 @@ KEPT = 0.3  # share of the draws of what was planted, beside what is fitted
 
 OUTLIERS, OUTLYING = 4, 10.0  # draws; mean weights from which one may tell of a mode
 
-HALF = 0.5  # of the effective draws of all
-
-ALONE = 400  # draws of it from which these alone weigh its model: a fit to what it weighs itself is
-# .04 nats off
+LAST = 0.3  # of the calls, in the last round
 
 
 class AdaptiveProposal:
@@ -84,6 +81,7 @@ class AdaptiveProposal:
         self.target, self.code, self.generator = target, code, generator
         self.share = 0.0
         self.normals: NormalMixture | None = None
+        self._fitted: NormalMixture | None = None
         self._planted: NormalMixture | None = None
         self._used = target.space.active(code[None])[0]
         self.dim = int(self._used.sum())
@@ -108,7 +106,7 @@ class AdaptiveProposal:
         """
         if normals is None:
             return
-        x, weight = normals.mean, normals.weight
+        every, x, weight = normals, normals.mean, normals.weight
         if self.calls:
             log_prior, log_likelihood = self._evaluated(self._padded(x))
             each = [_counted(*drawn, x, log_prior) for drawn in self._drawn]
@@ -122,9 +120,8 @@ class AdaptiveProposal:
             normals = NormalMixture(weight, x[new], normals.factor[new])
         found = _with_tails(normals)
         self._draw(found, DRAWS_A_DIMENSION * (self.dim + 1) * len(weight))
-        self._planted = found if self._planted is None else _both(self._planted, found, 0.5)
-        self.normals = found if self.normals is None else _both(self.normals, found, 0.5)
-        self.share = 0.0
+        self._planted, self.share = _with_tails(every), 0.0
+        self._mix()
 
     @torch.no_grad()
     def refine(self, calls: int, deadline: float = math.inf, *, fit: bool = True) -> None:
@@ -137,16 +134,13 @@ class AdaptiveProposal:
         """
         first = max(2 * DRAWS_A_DIMENSION, int(PRIOR_SHARE * calls))
         first -= sum(n for by, n in self._drawn if by is None)
-        if (n := min(first, calls - self.calls)) > 0:
+        if (n := min(first, calls - self.calls)) > 0 and (fit or not self.calls):
             self._draw(None, n)
         each = max(DRAWS_A_DIMENSION * (self.dim + 1), calls // ROUNDS)
-        while self.dim:
-            if fit and self.share <= GOOD:
+        while self.dim and (left := calls - self.calls) > 0 and clock.now() < deadline:
+            if (fit and self.share <= GOOD) or self.normals is None:
                 self._fit()
-            left = calls - self.calls
-            if left < 2 or clock.now() > deadline:
-                return
-            last = not fit or self.share > GOOD
+            last = not fit or self.share > GOOD or left <= LAST * calls
             self._draw(self.normals, left if last else min(each, left))
 
     @property
@@ -164,17 +158,15 @@ class AdaptiveProposal:
     def log_weights(self) -> Tensor:
         """Log weights whose mean is p(model) times its evidence, shape (n,), nats.
 
-        Of the draws since normals were last fitted, which no fit has seen, once these are many and
-        tell half as much as all. Else of all, by the mixture of what they come from.
+        Of the draws since normals were last fitted, which no fit has seen: others are some tenths
+        of a nat low. Of all where there are none.
         """
-        every = self._log_joint - self._log_q
-        if self.normals is None or self.unseen < ALONE:
-            return every
+        if self.normals is None or not self.unseen:
+            return self._log_joint - self._log_q
         draws = torch.tensor([n for _, n in self._drawn], device=self._x.device)
         unseen = torch.tensor([by is self.normals for by, _ in self._drawn], device=self._x.device)
         rows = unseen.repeat_interleave(draws)
-        fresh = self._log_joint[rows] - self.normals.log_prob(self._x[rows])
-        return fresh if _effective(fresh) > HALF * _effective(every) else every
+        return self._log_joint[rows] - self.normals.log_prob(self._x[rows])
 
     def resampled(self, n: int) -> tuple[Tensor, Tensor]:
         """Draws of the posterior, as good as the weights: points (n, D), log joints (n,)."""
@@ -235,9 +227,13 @@ class AdaptiveProposal:
         if power == 1 and by is not None:
             log_joint = (self._log_prior + self._log_likelihood)[-n:]
             self.share = _effective(log_joint - by.log_prob(self._x[-n:])) / n
-        self.normals = _fitted(self._x[pick], distinct_points, self.generator)
-        if self._planted is not None:
-            self.normals = _both(self.normals, self._planted, KEPT)
+        self._fitted = _fitted(self._x[pick], distinct_points, self.generator)
+        self._mix()
+
+    def _mix(self) -> None:
+        """Draw from what is fitted, with a share from what was planted, from now on."""
+        a, b = self._fitted, self._planted
+        self.normals = _both(a, b, KEPT) if a is not None and b is not None else a or b
 
 
 def _counted(by: NormalMixture | None, n: int, x: Tensor, log_prior: Tensor) -> Tensor:

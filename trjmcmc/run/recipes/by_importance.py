@@ -16,7 +16,7 @@ from ...errors import BudgetError, UnreachableError
 from ...estimate.estimate import Estimate
 from ...estimate.importance import smoothed
 from ...fit.summits import Summits
-from ...pilot.few_calls import ALONE, AdaptiveProposal
+from ...pilot.few_calls import AdaptiveProposal
 from ...target.target import Target
 from ..stated import Limit
 
@@ -32,13 +32,14 @@ CLIMBED = 8000  # evaluations of the climbs of a model at most, unless more clim
 
 A_CLIMB = 6  # evaluations with a gradient, about
 
-CLIMBING = 0.4  # of the calls that a user states, for climbs at most
+CLIMBING, FROM_DRAWS = 0.4, 0.1  # of the calls that a user states, for climbs from prior draws at
+# most, and for those from draws of far more than the mean weight
 
 LEAST = (
     15  # calls of a proposal, for each coordinate and two more, from which its error is believed
 )
 
-FEWEST = 30  # the same at first
+FEWEST = 30  # calls of a proposal, for each coordinate and two more, at first
 
 SOME, CALLS = 120, 960  # the same at most, before all climbs are made and after
 
@@ -179,16 +180,15 @@ def _refine(made: list[AdaptiveProposal], models: int, aim: float, limit: Limit)
     while True:
         found = [smoothed(e.log_weights()) if e.calls else NOTHING for e in made]
         left = account.left
-        sure = [
-            e.std_error < SURE and (each.calls >= LEAST * (each.dim + 2) or not each.dim)
-            for e, each in zip(found, made, strict=True)
-        ]
+        unknown = [each.unseen < LEAST * (each.dim + 2) and each.dim > 0 for each in made]
+        sure = [e.std_error < SURE and not u for e, u in zip(found, unknown, strict=True)]
         asked = [
             max(0, _needed(each, e, aim) if s else calls * (each.dim + 2) - each.calls)
             for each, e, s in zip(made, found, sure, strict=True)
         ]
         over = calls > (CALLS if aim < SURE else SOME) or left < 2 * len(made) or limit.passed
-        if (not any(asked) and _good(found, models)) or (over and all(e.calls for e in made)):
+        told = not any(unknown) and _good(found, models)
+        if (told and not any(asked)) or (over and all(e.calls for e in made)):
             return
         if all(sure) and not any(asked):  # they disagree
             asked = [max(1, calls * (each.dim + 2) - each.calls) for each in made]
@@ -201,10 +201,9 @@ def _refine(made: list[AdaptiveProposal], models: int, aim: float, limit: Limit)
 
 def _needed(proposal: AdaptiveProposal, found: Estimate, aim: float) -> int:
     """Draws that it takes until an evidence is known as well as that, by draws no fit has seen."""
-    if aim >= SURE or (found.std_error < aim and proposal.unseen >= ALONE) or not proposal.dim:
+    if found.std_error < aim or not proposal.dim:
         return 0
-    counted = len(proposal.log_weights()) * (found.std_error / aim) ** 2
-    return max(ALONE, math.ceil(MORE * counted)) - proposal.unseen
+    return math.ceil(proposal.unseen * (MORE * (found.std_error / aim) ** 2 - 1))
 
 
 def _good(found: list[Estimate], models: int) -> bool:
