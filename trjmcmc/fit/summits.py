@@ -36,7 +36,7 @@ class Summits:
     """Where climbs from prior draws have ended.
 
     Climbs take quasi-Newton steps along gradients, or differences where there are none: some
-    eight steps each. What the steps have taught of the curvature makes the normal.
+    five each. What the steps have taught of the curvature makes the normal.
 
     Arguments:
         target: The target.
@@ -45,7 +45,7 @@ class Summits:
 
     Attributes:
         target: As above.
-        climbs: Those from prior draws.
+        climbs: Those from prior draws that have come to their end.
 
     Example:
         >>> from trjmcmc import problems
@@ -70,8 +70,7 @@ class Summits:
             deadline: Time by :func:`trjmcmc.clock.now` after which no step begins.
             most: Evaluations of all climbs after which none does.
         """
-        self._climb(*self._posterior.starts(n), deadline, most)
-        self.climbs += n
+        self.climbs += self._climb(*self._posterior.starts(n), deadline, most)
 
     def climb_from(self, x: Tensor, deadline: float = math.inf, most: float = math.inf) -> None:
         """Climb from points of the coordinates in use, (n, d), which are no prior draws."""
@@ -79,7 +78,8 @@ class Summits:
 
     def _climb(
         self, x: Tensor, value: Tensor, gradient: Tensor, deadline: float, most: float
-    ) -> None:
+    ) -> int:
+        """Climb from points; how many have come to their end."""
         posterior = self._posterior
         scale = posterior.prior_scale
         climbs = Climbs(posterior, x, value, gradient, HISTORY, scale, SETTLED)
@@ -93,6 +93,7 @@ class Summits:
         self._x = torch.cat([self._x, climbs.x[there]])
         self._height = torch.cat([self._height, climbs.value[there]])
         self._factor = torch.cat([self._factor, factor[there]])
+        return int((there & ~climbs.going).sum())
 
     @property
     def evaluations(self) -> int:

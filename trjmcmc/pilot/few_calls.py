@@ -36,7 +36,7 @@ KEPT = 0.3  # share of the draws of what was planted, beside what is fitted
 
 OUTLIERS, OUTLYING = 4, 10.0  # draws; mean weights from which one may tell of a mode
 
-LAST = 0.3  # of the calls, in the last round
+LAST = 0.5  # of the calls of a first refinement, in the last round; of later ones all are
 
 
 class AdaptiveProposal:
@@ -98,11 +98,12 @@ class AdaptiveProposal:
         return len(self._x)
 
     @torch.no_grad()
-    def plant(self, normals: NormalMixture | None) -> None:
+    def plant(self, normals: NormalMixture | None, most: float = math.inf) -> None:
         """Draw from normals, with heavier tails, whose means it would hardly draw.
 
         Arguments:
             normals: Over the coordinates in use, or None.
+            most: Draws.
         """
         if normals is None:
             return
@@ -119,7 +120,10 @@ class AdaptiveProposal:
             weight = weight[new] / weight[new].sum()
             normals = NormalMixture(weight, x[new], normals.factor[new])
         found = _with_tails(normals)
-        self._draw(found, DRAWS_A_DIMENSION * (self.dim + 1) * len(weight))
+        n = int(min(most, DRAWS_A_DIMENSION * (self.dim + 1) * len(weight)))
+        if n < 2:
+            return
+        self._draw(found, n)
         self._planted, self.share = _with_tails(every), 0.0
         self._mix()
 
@@ -137,10 +141,11 @@ class AdaptiveProposal:
         if (n := min(first, calls - self.calls)) > 0 and (fit or not self.calls):
             self._draw(None, n)
         each = max(DRAWS_A_DIMENSION * (self.dim + 1), calls // ROUNDS)
+        fresh = calls if self.normals is not None else LAST * calls
         while self.dim and (left := calls - self.calls) > 0 and clock.now() < deadline:
             if (fit and self.share <= GOOD) or self.normals is None:
                 self._fit()
-            last = not fit or self.share > GOOD or left <= LAST * calls
+            last = not fit or self.share > GOOD or left <= fresh
             self._draw(self.normals, left if last else min(each, left))
 
     @property

@@ -24,6 +24,8 @@ from ..doubts.of_search import of_limits, of_modes
 from .probabilities import Probabilities
 from .report import RunReport
 
+ANEW = 'Run anew with until={"detection": 0.01}'
+
 
 def doubted(
     convergence: Convergence, report: RunReport, routes: Routes, coarse: Mapping[str, str]
@@ -48,7 +50,8 @@ def doubted(
         found += of_pilot(report.audit, longer)
         found += of_coverage(report.audit, "" if report.fit is None else report.fit.by)
     found += of_visits(indicator, routes, longer)
-    found += of_modes(indicator.space, report.judged, longer)
+    again = longer if report.budget_spent or report.out_of_time else ANEW
+    found += of_modes(indicator.space, report.judged, again)
     return Doubted(indicator, gravest_first(found), tails)
 
 

@@ -39,7 +39,7 @@ class Probabilities:
         labels, space = self.indicator.models, self.indicator.space
         visits = [self.visits.of(label) for label in labels]
         importance, combined = self.evidences.importance(labels), self.evidences.shares(labels)
-        unsearched = [d.words for d in self.visits.doubted.found if d.kind == "modes"]
+        unsearched = [d.words for d in self.visits.doubted.found if d.kind in {"modes", "search"}]
         table = pd.DataFrame(
             {
                 "visits": [v.value for v in visits],

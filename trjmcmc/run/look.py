@@ -170,7 +170,8 @@ def detected(recipe: Recipe, known: Known) -> float:
     if recipe.exact or (recipe.searches and not recipe.with_places):  # nothing can be lost
         return 0.0
     fewest = min(known.climbs, default=0)
-    return MET / fewest if fewest else math.inf
+    none = 1.0 if known.proposed else math.inf  # proposals would have climbed
+    return min(1.0, MET / fewest) if fewest else none
 
 
 def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:

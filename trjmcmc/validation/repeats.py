@@ -111,7 +111,8 @@ def finished(
                 return
             yield one_repeat(given, number)
         return
-    crew = Crew(executor, cast("Any", given))  # which asks of a work that it has a target
+    crew = Crew(0, executor)
+    crew.begin(cast("Any", given))  # which asks of a work that it has a target
     most = AHEAD * (getattr(executor, "_max_workers", None) or WORKERS)
     left = list(numbers)
     try:

@@ -30,7 +30,9 @@ AGAIN = 3  # refinements in the end, while some draws have far more than the mea
 
 CLIMBED = 8000  # evaluations of the climbs of a model at most, unless more climbs are asked for
 
-A_CLIMB = 6  # evaluations with a gradient, about
+PLANTED = 0.3  # of the calls that are left, for draws about summits
+
+A_CLIMB = 5  # evaluations with a gradient, about
 
 CLIMBING, FROM_DRAWS = 0.4, 0.1  # of the calls that a user states, for climbs from prior draws at
 # most, and for those from draws of far more than the mean weight
@@ -117,14 +119,14 @@ def begun(
     with target.account.held_to(SHARE * evaluations), suppress(BudgetError):
         while True:
             whole = number >= climbs
-            for s in some:
-                enough = number, LONELY * number if whole else number
-                _climbed(s, *enough, limit, most - sum(x.evaluations for x in some))
+            for i, s in enumerate(some):
+                left = (most - sum(x.evaluations for x in some)) / (len(some) - i)
+                _climbed(s, number, LONELY * number if whole else number, limit, left)
             for k, each in enumerate(made):
                 s = summits[k % len(codes)]
                 if planted[k] < s.evaluations and not limit.passed:
                     planted[k] = s.evaluations
-                    each.plant(s.normals)
+                    each.plant(s.normals, PLANTED * target.account.left / len(made))
             _refine(made, len(codes), AIM if whole else SURE, limit)
             outlying = [*_outlying(made, summits)]
             again -= whole
@@ -133,10 +135,10 @@ def begun(
             for s, x in outlying:
                 s.climb_from(x, limit.deadline)
             number = min(2 * number, climbs)
-    if not all(each.calls for each in made):
-        raise BudgetError("calls: too few for a draw of each model; raise max_evaluations")
+    for each in made:
+        if not each.calls:
+            each.refine(2)
     found = [smoothed(each.log_weights()) for each in made]
-    good = _good(found, len(codes))
     log_mass = torch.tensor([e.value for e in found], dtype=torch.float64, device=codes.device)
     log_mass = log_mass.view(-1, len(codes))
     met = (log_mass > -math.inf).any(1)
@@ -147,6 +149,7 @@ def begun(
     draws = [Pool(each.code.expand(DRAWN, -1), *each.resampled(DRAWN)) for each in made]
     weights = [each.log_weights() for each in made]
     by_model = tuple(torch.cat(weights[m :: len(codes)]) for m in range(len(codes)))
+    good = _agree(found, len(codes)) and all(smoothed(w).std_error < SURE for w in by_model)
     climbed = tuple(s.climbs for s in some)
     return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, climbed, good)
 
@@ -159,7 +162,10 @@ def _climbed(summits: Summits, enough: int, most: int, limit: Limit, left: float
         n = int(min(n, (last - summits.evaluations) / (A_CLIMB * summits.a_gradient)))
         if n < 1:
             break
+        before = summits.climbs
         summits.climb(n, limit.deadline, last)
+        if summits.climbs == before:  # none has come to its end
+            break
 
 
 def _outlying(
@@ -187,8 +193,8 @@ def _refine(made: list[AdaptiveProposal], models: int, aim: float, limit: Limit)
             for each, e, s in zip(made, found, sure, strict=True)
         ]
         over = calls > (CALLS if aim < SURE else SOME) or left < 2 * len(made) or limit.passed
-        told = not any(unknown) and _good(found, models)
-        if (told and not any(asked)) or (over and all(e.calls for e in made)):
+        told = all(sure) and not any(asked) and _agree(found, models)
+        if told or (over and all(e.calls for e in made)):
             return
         if all(sure) and not any(asked):  # they disagree
             asked = [max(1, calls * (each.dim + 2) - each.calls) for each in made]
@@ -206,10 +212,11 @@ def _needed(proposal: AdaptiveProposal, found: Estimate, aim: float) -> int:
     return math.ceil(proposal.unseen * (MORE * (found.std_error / aim) ** 2 - 1))
 
 
-def _good(found: list[Estimate], models: int) -> bool:
-    """Whether evidences are known well enough, and those of one repeat are those of the next."""
-    for a, b in zip(found, found[models:], strict=False):
-        far = APART * math.hypot(a.std_error, b.std_error) + ROUNDING
+def _agree(found: list[Estimate], models: int) -> bool:
+    """Whether evidences of one repeat are those of the next, as far as their errors are known."""
+    error = [SURE if math.isnan(e.std_error) else e.std_error for e in found]
+    for i, (a, b) in enumerate(zip(found, found[models:], strict=False)):
+        far = APART * math.hypot(error[i], error[i + models]) + ROUNDING
         if not abs(a.value - b.value) <= far:
             return False
-    return all(e.std_error < SURE for e in found)
+    return True
