@@ -470,6 +470,9 @@ def route_of(weights: Sequence[Tensor], least: Tensor | None = None) -> Route:
     error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
     error = error if least is None else torch.maximum(error, least)
     p = log_mass.softmax(0)
-    slope = (torch.diag(p) - p[:, None] * p)[:, p > IMPROBABLE]
-    p_error = (slope.square() @ error[p > IMPROBABLE].square()).sqrt()
+    known = p > IMPROBABLE
+    slope = (torch.diag(p) - p[:, None] * p)[:, known]
+    up = (log_mass + torch.diag(error)[known]).softmax(1).mT - p[:, None]  # where errors are large
+    each = torch.maximum(slope.abs() * error[known], up.abs().nan_to_num(0.0))
+    p_error = each.square().sum(1).sqrt()
     return Route(p, p_error, log_mass, error, weights)
