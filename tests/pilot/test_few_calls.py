@@ -86,8 +86,8 @@ def test_a_proposal_of_far_too_few_calls_says_that_it_is_poor():
 
 
 @pytest.mark.parametrize("steps", [[2400], [300, 600, 1200, 2400]])
-def test_all_draws_of_a_refined_proposal_weigh_its_model(steps):
-    """Each counts by the mixture of all that were drawn from, at once or by and by."""
+def test_draws_that_no_fit_has_seen_weigh_a_model(steps):
+    """As well as their errors say, refined at once or by and by."""
     target, z = two_skewed(), []
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)

@@ -42,9 +42,9 @@ LAST = 0.5  # of the calls of a first refinement, in the last round; of later on
 class AdaptiveProposal:
     """A proposal for one model that importance sampling refines, from the prior on.
 
-    Every point counts to the end, weighted by the mixture of all that was drawn from. A round
-    raises the likelihood to the largest power at which the effective number of points is enough
-    for a fit, fits normals to them, and draws from these with heavier tails.
+    A round raises the likelihood to the largest power at which the effective number of points is
+    enough for a fit, fits normals to all of them, weighted by the mixture of all that was drawn
+    from, and draws from these with heavier tails. The last round weighs the model.
 
     Arguments:
         target: The target.

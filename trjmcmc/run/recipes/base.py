@@ -67,8 +67,8 @@ class Known(NamedTuple):
             nothing where none was searched.
         needed: How many have to, by what they met.
         searched: Evaluations that they took.
-        proposed: By model, log weights of all draws of the proposals by importance sampling that
-            it began with, nats; nothing of others.
+        proposed: By model, log weights of draws of the proposals by importance sampling that it
+            began with, nats; nothing of others.
         poor: Whether these will not do.
         families: Of graphs with equations: what their families' mixtures are made of.
     """

@@ -67,7 +67,7 @@ class Begun(NamedTuple):
     Attributes:
         log_mass: Log of p(model) times its evidence, shape (R, M), nats.
         draws: Posterior draws, n of each repeat and model in this order: R M n rows.
-        log_weights: Of all draws of each model's proposals, nats.
+        log_weights: Of draws of each model's proposals that no fit has seen, nats.
         climbs: From prior draws of each model with parameters.
         good: Whether evidences are known well enough, and repeats agree.
     """
