@@ -132,8 +132,9 @@ def begun(
             again -= whole
             if limit.passed or (whole and not (outlying and again)):
                 break
-            for s, x in outlying:
-                s.climb_from(x, limit.deadline)
+            left = most + FROM_DRAWS * evaluations - sum(x.evaluations for x in some)
+            for s, x in outlying if left > 0 else ():
+                s.climb_from(x, limit.deadline, s.evaluations + left / len(outlying))
             number = min(2 * number, climbs)
     for each in made:
         if not each.calls:
