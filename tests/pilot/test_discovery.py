@@ -11,7 +11,7 @@ import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.hills import hills
 from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
-from trjmcmc.pilot.screening import USUAL, screen
+from trjmcmc.pilot.screening import STEPS, screen
 from trjmcmc.pilot.walk import walked
 from trjmcmc.transport.base import Identity
 from trjmcmc.transport.normals import gaussian_mixture
@@ -229,7 +229,7 @@ def test_walks_side_by_side_have_each_the_extent_of_its_own_place(generator):
     summits = torch.tensor([[NARROW[1]], [WIDE[1]]]).expand(2, 3)
     starts = summits[:, None].expand(-1, 256, -1)
     scale = torch.full((3,), PRIOR)
-    points = walked(problem, code_of(problem), starts, scale, generator, USUAL.steps)
+    points = walked(problem, code_of(problem), starts, scale, generator, STEPS)
     expected = torch.tensor([NARROW[2], WIDE[2]])[:, None].expand(2, 3)
     assert torch.allclose(points.std(1), expected, rtol=0.2)
     assert bool(((points.mean(1) - summits).abs() < 0.3 * expected).all())

@@ -15,7 +15,7 @@ from trjmcmc import clock
 from trjmcmc.errors import ConvergenceWarning, UnreachableError
 from trjmcmc.estimate.importance import smoothed
 from trjmcmc.pilot.few_calls import AdaptiveProposal
-from trjmcmc.pilot.screening import USUAL, _Search
+from trjmcmc.pilot.screening import PARTS, _Search
 from trjmcmc.transport.normals import NormalMixture
 
 pytestmark = pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -241,7 +241,7 @@ def test_slopes_of_black_boxes_are_gradients(generator):
     )
     code = boxed.space.enumerate()
     theta, scale = torch.randn(40, 1, generator=generator).double(), torch.ones(1).double()
-    search = _Search(boxed, code[0], 0.0, None, generator, USUAL, math.inf)
+    search = _Search(boxed, code[0], 0.0, None, generator, PARTS, math.inf)
     height, gradient = search.slope(theta, scale)
     right = inside.log_joint_and_grad(code.expand(40, -1), theta)
     assert torch.allclose(height, right[0]) and torch.allclose(gradient, right[1], atol=1e-3)

@@ -300,7 +300,7 @@ def test_searches_that_always_meet_something_leave_no_error(times, climbs, facto
     """
     made, endless = [0], times == math.inf
 
-    def lost(recipe, known, m, through, seen, n, effort):
+    def lost(recipe, known, m, through, seen, n):
         if m != recipe.with_places[0]:
             return []
         made[0] += 1
@@ -323,7 +323,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
     """By a clock that stands still until a search has met something."""
     now = [0.0]
 
-    def lost(recipe, known, m, through, seen, n, effort):
+    def lost(recipe, known, m, through, seen, n):
         now[0] = 100.0
         return [SimpleNamespace(met=2, log_mass=0.0)]
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,36 +46,24 @@ LEAST_SCALE = 1e-6  # of a coordinate
 
 LARGEST = 700.0  # log of a share that is still a number
 
+# With these numbers 40 000 draws met the lost mode of 9 of 10 runs in 3 to 10 dimensions, with its
+# mass right to a few percent, and nothing on five problems where none was lost.
 
-class Effort(NamedTuple):
-    """How far prior draws climb, and how what lies about a summit is weighed.
+KEPT = 512  # draws of the most mass, or that have climbed highest, held against the maps
 
-    With these numbers 40 000 draws met the lost mode of 9 of 10 runs in 3 to 10 dimensions, with
-    its mass right to a few percent, and nothing on five problems where none was lost
-    (``benchmarks/alarms.py`` times the climbs).
+FOLLOWED = 1024  # draws that climb to the end however low they lie: they meet what is wide but low
 
-    Attributes:
-        kept: Draws of the most mass, or that have climbed highest, held against the maps.
-        followed: Draws that climb to the end however low they lie: these meet what is wide but low.
-        draws_a_climb: Prior draws at least for each of these.
-        summit_steps: Further steps of the highest.
-        parts: Summits about which parts are weighed, at most.
-        walkers: Chains that walk from a summit, but four for each coordinate at least.
-        steps: Steps of each: their spread is the summit's extent.
-        weighing: Draws of a normal by which what lies about a summit is weighed.
-    """
+DRAWS_A_CLIMB = 8  # prior draws at least for each of these
 
-    kept: int = 512
-    followed: int = 1024
-    draws_a_climb: int = 8
-    summit_steps: int = 12
-    parts: int = 8
-    walkers: int = 128
-    steps: int = 80
-    weighing: int = 2048
+SUMMIT_STEPS = 12  # further steps of the highest
 
+PARTS = 8  # summits about which parts are weighed, at most
 
-USUAL = Effort()
+WALKERS = 128  # chains that walk from a summit, but four for each coordinate at least
+
+STEPS = 80  # of each: their spread is the summit's extent
+
+WEIGHING = 2048  # draws of a normal by which what lies about a summit is weighed
 
 
 @torch.no_grad()
@@ -89,7 +76,7 @@ def screen(
     n: int,
     generator: torch.Generator,
     deadline: float = math.inf,
-    effort: Effort = USUAL,
+    parts: int = PARTS,
     evaluations: float = math.inf,
 ) -> list[Part]:
     """Look for posterior mass that a map has lost, from prior draws.
@@ -110,14 +97,14 @@ def screen(
         generator: Source of randomness.
         deadline: Time by :func:`trjmcmc.clock.now` after which no further batch of them begins, and
             nothing counts as lost.
-        effort: How far draws climb, and how summits are weighed.
+        parts: Summits about which parts are weighed, at most.
         evaluations: Beyond which no second part is weighed.
 
     Returns:
         The parts that were lost.
     """
     level = log_evidence + float(target.space.log_prior(code[None])[0])
-    search = _Search(target, code, level, known, generator, effort, deadline)
+    search = _Search(target, code, level, known, generator, parts, deadline)
     likely: list[tuple[Tensor, Tensor]] = []
     high: list[tuple[Tensor, Tensor]] = []
     ends = torch.zeros(0, target.dim, dtype=target.dtype, device=code.device)
@@ -133,13 +120,13 @@ def screen(
         if target.space.active(code[None]).any():
             high.append(search.highest(_drawn_in(theta, usable, generator), scale))
             if len(high) == 1 and not search.late:
-                some = inside[: min(effort.followed, n // effort.draws_a_climb)]
+                some = inside[: min(FOLLOWED, n // DRAWS_A_CLIMB)]
                 ends = search.ends(some, scale)
     if search.late or not drawn:
         return []
     looked = [search.best_of(likely)]
     if high:
-        theta, _ = search.climbed(search.best_of(high), scale, effort.summit_steps, LENGTHS)
+        theta, _ = search.climbed(search.best_of(high), scale, SUMMIT_STEPS, LENGTHS)
         looked = [theta, *looked, ends]
     if search.late:
         return []
@@ -149,13 +136,13 @@ def screen(
         return []
     looked = [x[here] for x, here in zip(looked, lost.split([*map(len, looked)]), strict=True)]
     candidates, height = search.from_the_top(candidates[lost])
-    parts = search.parts_among(candidates, height, scale, seen, before + evaluations)
-    parts = told_apart(parts, search.lost)
-    share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in parts)
+    found = search.parts_among(candidates, height, scale, seen, before + evaluations)
+    found = told_apart(found, search.lost)
+    share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in found)
     if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
         return []
     # the same draws may be among all three
-    return [replace(p, met=max(int(p.place.holds(x).sum()) for x in looked)) for p in parts]
+    return [replace(p, met=max(int(p.place.holds(x).sum()) for x in looked)) for p in found]
 
 
 def draws_within(evaluations: float) -> int:
@@ -171,17 +158,17 @@ def draws_within(evaluations: float) -> int:
         >>> draws_within(40_000), draws_within(400_000)
         (295, 49989)
     """
-    effort, each = USUAL, 1 + len(LENGTHS)  # evaluations of a step
-    part = effort.walkers * (effort.steps + 1) + 2 * effort.weighing
+    each = 1 + len(LENGTHS)  # evaluations of a step
+    part = WALKERS * (STEPS + 1) + 2 * WEIGHING
     evaluations = max(0.0, evaluations - part)
-    climb = effort.summit_steps * each
+    climb = SUMMIT_STEPS * each
     first = 2 + len(FIRST_LENGTHS) + CLIMBING * CLIMBING_STEPS * each
-    n = int(evaluations / (first + climb + climb / effort.draws_a_climb))  # of few all climb
-    if n > effort.kept:
-        left = evaluations - climb * effort.kept
-        n = int(left / (first + climb / effort.draws_a_climb))
-    if n > effort.followed * effort.draws_a_climb:
-        n = int((evaluations - climb * (effort.kept + effort.followed)) / first)
+    n = int(evaluations / (first + climb + climb / DRAWS_A_CLIMB))  # of few all climb
+    if n > KEPT:
+        left = evaluations - climb * KEPT
+        n = int(left / (first + climb / DRAWS_A_CLIMB))
+    if n > FOLLOWED * DRAWS_A_CLIMB:
+        n = int((evaluations - climb * (KEPT + FOLLOWED)) / first)
     return max(n, 0)
 
 
@@ -195,7 +182,7 @@ class _Search:
         level: Its log evidence plus the log of p(model), as known, nats.
         known: A map of its posterior.
         generator: Source of randomness.
-        effort: How far draws climb, and how summits are weighed.
+        parts: Summits about which parts are weighed, at most.
         deadline: Time by :func:`trjmcmc.clock.now` after which nothing more is looked for.
     """
 
@@ -204,7 +191,7 @@ class _Search:
     level: float
     known: Transport
     generator: torch.Generator
-    effort: Effort
+    parts: int
     deadline: float
 
     @property
@@ -231,11 +218,11 @@ class _Search:
         if not len(theta):
             return theta
         theta, _ = self.climbed(theta, scale, 1, FIRST_LENGTHS)
-        return self.climbed(theta, scale, self.effort.summit_steps, LENGTHS)[0]
+        return self.climbed(theta, scale, SUMMIT_STEPS, LENGTHS)[0]
 
     def best(self, theta: Tensor, score: Tensor, least: int = 0) -> tuple[Tensor, Tensor]:
         """The points that score highest, ``kept`` or ``least`` of them, and their scores."""
-        most = min(max(least, self.effort.kept), len(score))
+        most = min(max(least, KEPT), len(score))
         best = score.nan_to_num(-math.inf, -math.inf, -math.inf).topk(most).indices
         return theta[best], score[best]
 
@@ -331,10 +318,10 @@ class _Search:
             evaluations: Of the target, beyond which no second part is weighed.
         """
         parts, account = list[Part](), self.target.account
-        while len(theta) and len(parts) < self.effort.parts:
+        while len(theta) and len(parts) < self.parts:
             if self.late or (parts and account.evaluations > evaluations):
                 break
-            most = self.effort.parts - len(parts) if math.isinf(evaluations) else 1
+            most = self.parts - len(parts) if math.isinf(evaluations) else 1
             few = HELD_APART if most > 1 else 1
             found = [*islice(hills(theta[:few], height[:few], self.height), most)]
             if not found:  # no height is finite
@@ -357,8 +344,8 @@ class _Search:
     def walked_from(self, summits: Tensor, scale: Tensor) -> Tensor:
         """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
         used = int(self.target.space.active(self.code[None]).sum())
-        starts = summits[:, None].expand(-1, max(self.effort.walkers, 4 * used), -1)
-        steps, late = self.effort.steps, self.deadline
+        starts = summits[:, None].expand(-1, max(WALKERS, 4 * used), -1)
+        steps, late = STEPS, self.deadline
         return walked(self.target, self.code, starts, scale, self.generator, steps, late)
 
     def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:
@@ -375,7 +362,7 @@ class _Search:
         if bool(failed) or not bool(spread.isfinite().all()):  # all chains stood still
             return None
         place = Ellipsoid(centre, factor, used, NEIGHBOURHOOD)
-        d, n = len(centre), self.effort.weighing
+        d, n = len(centre), WEIGHING
         z = torch.randn(n, d, generator=self.generator, device=centre.device).double()
         theta = torch.zeros(n, target.dim, dtype=target.dtype, device=centre.device)
         theta[:, used] = (centre + z @ factor.mT).to(target.dtype)

@@ -25,7 +25,7 @@ from ...transport.normals import gaussian_mixture
 from ..moves import birth_death
 from . import by_importance
 from .base import FRESH, Known, Moves, Recipe, Route, masses, route_of
-from .lost import A_CLIMB, is_of, lost_parts, thorough, with_part
+from .lost import A_CLIMB, is_of, lost_parts, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
@@ -250,7 +250,7 @@ class Lists(Recipe):
             return self._proposed()  # it was late
         if known.proposed:
             return known, None
-        found, before, effort = known, self.evaluations, thorough(climbs)
+        found, before = known, self.evaluations
         models, none = self.with_places, (0,) * len(self.with_places)
         climbed, needed = [*(known.climbs or none)], [*(known.needed or none)]
         for i in known.incomplete or range(len(models)) if climbs else ():
@@ -258,7 +258,7 @@ class Lists(Recipe):
             while not self.late and (not times or (climbed[i] < needed[i] and times < SEARCHES)):
                 times, level = times + 1, float(masses(found)[m])
                 assert through is not None
-                parts = lost_parts(self, found, m, through, seen, climbs, effort)
+                parts = lost_parts(self, found, m, through, seen, climbs)
                 climbed[i] += climbs
                 for part in parts:
                     found = with_part(self, found, m, part)

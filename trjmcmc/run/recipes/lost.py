@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...draws import Pool
 from ...pilot.parts import Part
-from ...pilot.screening import USUAL, Effort, screen
+from ...pilot.screening import PARTS, STEPS, WALKERS, screen
 from ...transport.base import Transport
 from .base import Known, Recipe, masses
 
@@ -30,15 +30,14 @@ LEAST_TAKEN = 200  # draws of a part
 A_CLIMB = 9  # evaluations
 
 
-def thorough(climbs: int) -> Effort:
-    """A search by so many climbs of each model, whose walks cost no more than these, or one.
+def affordable_parts(climbs: int) -> int:
+    """Parts that a search by so many climbs weighs: walks cost no more than climbs, or one.
 
     Example:
-        >>> [thorough(n).parts for n in (300, 5000, 40_000)]
+        >>> [affordable_parts(n) for n in (300, 5000, 40_000)]
         [1, 4, 8]
     """
-    affordable = A_CLIMB * climbs // (USUAL.walkers * USUAL.steps)
-    return USUAL._replace(parts=max(1, min(USUAL.parts, affordable)))
+    return max(1, min(PARTS, A_CLIMB * climbs // (WALKERS * STEPS)))
 
 
 def lost_parts(
@@ -48,7 +47,6 @@ def lost_parts(
     through: Transport,
     seen: Pool,
     n: int,
-    effort: Effort,
 ) -> list[Part]:
     """Parts of a model that climbs from n prior draws meet, and that are not known.
 
@@ -59,7 +57,6 @@ def lost_parts(
         through: Normals made of what is known.
         seen: Draws: where these are nothing is lost.
         n: Prior draws.
-        effort: How they climb, and how what they meet is weighed.
     """
     target = recipe.target
     assert known.log_mass is not None
@@ -76,7 +73,7 @@ def lost_parts(
         n,
         recipe.generator,
         recipe.limit.deadline,
-        effort=effort,
+        parts=affordable_parts(n),
     )
     # a map that fits poorly may not know a part in which many draws are, if evidences do
     error = error_of(known.log_mass[:, m])
