@@ -11,7 +11,8 @@ from tests.logistic_selection import logistic_selection
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate.importance import log_mean_weight, log_weights
 from trjmcmc.fit import pathfinder
-from trjmcmc.fit.pathfinder import inverse_hessian, pathfinder_map, updated_diagonal
+from trjmcmc.fit.climbs import inverse_hessian, updated_diagonal
+from trjmcmc.fit.pathfinder import pathfinder_map
 from trjmcmc.transport.laplace import Laplace
 from trjmcmc.transport.normals import NormalMixture
 

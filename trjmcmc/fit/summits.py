@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.normals import LOG_2PI, NormalMixture
-from .pathfinder import Climbs, Posterior
+from .climbs import Climbs, Posterior
 
 HISTORY = 10  # steps from which curvature is learnt
 
@@ -81,8 +81,7 @@ class Summits:
     ) -> int:
         """Climb from points; how many have come to their end."""
         posterior = self._posterior
-        scale = posterior.prior_scale
-        climbs = Climbs(posterior, x, value, gradient, HISTORY, scale, SETTLED)
+        climbs = Climbs(posterior, x, value, gradient, HISTORY, posterior.prior_scale, SETTLED)
         factor, low = climbs.diagonal.sqrt().diag_embed(), LOW * (1 + posterior.dim)
         while bool(climbs.going.any()) and clock.now() < deadline and self.evaluations < most:
             rows, _, learnt = climbs.advance(MOST_STEPS)
