@@ -314,7 +314,7 @@ def test_searches_that_always_meet_something_leave_no_error(times, climbs, facto
     monkeypatch.setattr(lists, "with_part", with_part)
     result = trj.TRJSampler(pair(), seed=1).run(progress=False, max_seconds=5.0)
     assert bool(result.model_probabilities(full=True)["visits_se"].isna().all()) == endless
-    assert ("went on meeting" in result.report.judged.doubt) == endless
+    assert ("kept finding" in result.report.judged.doubt) == endless
     assert made[0] >= (8 if endless else factor * times)
 
 
@@ -334,7 +334,7 @@ def test_what_a_search_met_when_time_was_up_is_said(monkeypatch):
     monkeypatch.setattr(lists, "with_part", with_part)
     with clock.read_from(lambda: now[0]):
         result = trj.TRJSampler(pair(), seed=1).run(max_seconds=50.0, progress=False)
-    assert "went on meeting" in result.report.judged.doubt
+    assert "kept finding" in result.report.judged.doubt
     assert bool(result.model_probabilities(full=True)["visits_se"].isna().all())
     assert "detection limit unknown" in str(result.report)
 

@@ -139,7 +139,7 @@ def _run(
     row |= _row(result, total)
     notes = sorted({type(w.message).__name__ for w in said})
     if result.raw.n_draws < LEAST_DRAWS:
-        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws a chain")
+        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws per chain")
     row["note"] = "; ".join(notes)
     return row, result
 

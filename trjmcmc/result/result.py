@@ -420,9 +420,8 @@ class Result:
         """
         if self.report.audit is None:
             raise TRJError(
-                "audit: there was none; fit=True makes one of up to 64 models, unless "
-                "max_evaluations are few or the user has interrupted it before; see convergence() "
-                "and report.judged instead"
+                "audit: there was none. fit=True audits up to 64 models, unless max_evaluations "
+                "are few or the run was interrupted; see convergence() and report.judged instead"
             )
         return self.report.audit.table()
 

@@ -416,7 +416,7 @@ class Variational:
             said = f"above {ABSURD:.0f}" if far else _with_error(self.cross_entropy)
             lines += [f"  cross-entropy of draws {said} nats" + OUT_OF_REACH * far]
         else:
-            lines += ["  how far off it is, run() will tell"]
+            lines += ["  run() measures how far off it is"]
         if self.divergence is not None:
             far = self.divergence > ABSURD
             said = f"above {ABSURD:.0f}" if far else f"{self.divergence:.3f}"
@@ -424,14 +424,14 @@ class Variational:
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
         if self.sample is not None:
-            said = "not audited: a part of the posterior that q never met would not be seen"
+            said = "not audited: a mode that q lacks would not show"
             lines += ["  audited by independent tempered draws" if self.audited else f"  {said}"]
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
         known = [f"  {'doubt: ' * d.grave}{d}" for d in self.doubts]
         if not known and (self.sample is None or self.audited):
-            known = ["  nothing is known against it"]
+            known = ["  no doubts"]
         return "\n".join(lines + known)
 
 

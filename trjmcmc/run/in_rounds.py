@@ -327,7 +327,7 @@ class InRounds:
             raise ended.carrying(result)
         if result.report.interrupted:
             warn_user(
-                f"interrupted after {result.raw.n_draws} draws a chain; the result holds them",
+                f"interrupted after {result.raw.n_draws} draws per chain; the result holds them",
                 InterruptedWarning,
             )
         result.warn()
@@ -415,7 +415,7 @@ class InRounds:
             routes["audit"] = by_audit(target.space, audit)
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
-            missed = f"{', '.join(words)} asked for"
+            missed = "; ".join(words)
         rounding, unresolved = parted(run.unresolved)
         off = ""
         if run.captured is not None and run.captured.captured:

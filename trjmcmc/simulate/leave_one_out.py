@@ -77,7 +77,7 @@ def leave_one_out(
         raise ConfigurationError("target: a loaded result has none; pass target=")
     if pointwise is None and not target.is_observed:
         raise ConfigurationError(
-            "pointwise: the likelihood is a function that tells only the sum: give "
+            "pointwise: the likelihood is a function that gives only the sum: give "
             "pointwise(params) -> (n, data), or state it as trj.Observed(distribution, data)"
         )
     code, theta = result.raw.flat()

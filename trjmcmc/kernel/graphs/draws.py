@@ -68,8 +68,8 @@ class GraphDraws(Kernel):
         self.tries = 1 / self.draws.rate if self.draws.rate else math.inf
         if self.tries > MOST_TRIES:
             raise ConfigurationError(
-                f"graph draws: one order in {self.tries:.0f} tells graphs apart, at most one in "
-                f"{MOST_TRIES} is worth it; take LayerGibbs and EdgeReversal"
+                f"graph draws: one draw in {self.tries:.0f} would be accepted, less than one in "
+                f"{MOST_TRIES}; take LayerGibbs and EdgeReversal"
             )
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
