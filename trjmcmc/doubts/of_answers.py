@@ -154,7 +154,7 @@ def of_spread(label: str, far: FarDraws, names: Sequence[str]) -> list[Doubt]:
     share = 1 - 1 / (1 + float(short.max()))
     words = (
         f"standard deviations under q are short by up to {share:.0%} ({names[int(short.argmax())]} "
-        f"of {label!r}): the posterior has longer tails than q"
+        f"of {label!r}): the posterior reaches further out than q"
     )
     return [_answer(label, words, share, MENDED_BY_RUN)]
 
