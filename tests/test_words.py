@@ -1,10 +1,13 @@
 """Words of README, docs and printed texts: short sentences, and the field's nouns."""
 
 import ast
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+import trjmcmc as trj
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -73,6 +76,18 @@ def printed(path):
     yield from (s.value for s in strings if isinstance(s.value, str) and " " in s.value)
 
 
+def documented():
+    """Docstrings of what the package shows, and of its methods, without examples and code."""
+    things = [getattr(trj, name) for name in trj.__all__]
+    rooms = [room for room in things if inspect.ismodule(room)]
+    things += [getattr(room, name) for room in rooms for name in getattr(room, "__all__", ())]
+    classes = [thing for thing in things if inspect.isclass(thing)]
+    things += [x for c in classes for name, x in vars(c).items() if not name.startswith("_")]
+    for text in {str(thing.__doc__) for thing in things if thing.__doc__}:
+        text = re.split(r"\n\s*Examples?:", text)[0]
+        yield " ".join(re.sub(r":\w+:`[^`]*`|``[^`]*``", "X", text).split())
+
+
 def found(pattern, texts):
     return [f"{m[0]!r}: {text[:90]}" for text in texts for m in pattern.finditer(text)]
 
@@ -96,6 +111,11 @@ def test_printed_texts_have_no_private_words():
     some = [path for path in MODULES if PRIVATE.search(path.read_text())]  # parsing takes time
     hits = {path.name: found(PRIVATE, printed(path)) for path in some}
     assert not {name: some for name, some in hits.items() if some}
+
+
+@pytest.mark.parametrize("pattern", [PRIVATE, RATE, NO_ZERO], ids=["words", "rates", "zeros"])
+def test_docstrings_of_what_is_public_have_no_private_words(pattern):
+    assert not found(pattern, documented())
 
 
 def test_the_glossary_is_short_and_in_order():
@@ -127,7 +147,7 @@ def test_the_docs_do_not_grow():
     ("pattern", "text"),
     [
         (PRIVATE, "It takes up what a look has met."),
-        (PRIVATE, "Modes whose basins hold 4e-4"),
+        (PRIVATE, "Modes whose basins hold 4e-4 of a prior"),
         (NO_ZERO, "to .01 in"),
         (RATE, "60 draws a chain"),
     ],

@@ -38,7 +38,7 @@ class Comparison:
     """What :func:`compare_samplers` found.
 
     Attributes:
-        table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
+        table: One row per sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
             ``chains``, how many it had; ``ess``, effective draws of the model indicator that
             has fewest (of those between 1 and 99 %), less the one that each chain starts with;
             the same per second of the total, per step of a chain and per evaluation of the

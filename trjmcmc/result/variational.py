@@ -67,7 +67,7 @@ class Variational:
         ess_share: Effective share of the importance weights, 1 where q is the posterior.
         pareto_k: Shape of their tail; above 0.7 they can't be averaged. -inf where no weight is
             twice the mean.
-        models: Of a small space, one row a model: ``probability`` under q, ``elbo``, ``elbo_se``,
+        models: Of a small space, one row per model: ``probability`` under q, ``elbo``, ``elbo_se``,
             ``log_evidence`` and ``log_evidence_se`` (p(model) not included), ``ess_share``,
             ``pareto_k``; else None.
         sample: Independent draws from q with their log densities; None in what a run reports.
@@ -117,7 +117,7 @@ class Variational:
                 that the target knows.
 
         Raises:
-            TRJError: The evidence is not known: nobody gave one.
+            TRJError: The evidence is not known.
 
         Example:
             >>> import trjmcmc as trj
@@ -236,7 +236,7 @@ class Variational:
             model, corrected: As of :meth:`draws`.
 
         Returns:
-            One row a parameter, one column a level.
+            One row per parameter, one column per level.
 
         Raises:
             ConfigurationError: Levels outside (0, 1).

@@ -22,7 +22,7 @@ MOST_TRIES = 500  # orders for a graph, from which moves are better
 class GraphDraws(Kernel):
     """Independent draws of graphs by sums over all of them.
 
-    No draw owes anything to the one before. Up to twelve nodes they go layer by layer, up to
+    Each draw is independent of the one before. Up to twelve nodes they go layer by layer, up to
     twenty by orders of the nodes in normal form. Draws of several steps are made at once, which is
     cheaper; the state's memo holds those to come.
 
