@@ -223,7 +223,7 @@ def of_fallback() -> Doubt:
 
 def of_no_audit(why: str) -> Doubt:
     """That no tempered draws could judge the answer."""
-    return Doubt(EVERY, f"no tempered draws could audit it: {why}", grave=False)
+    return Doubt(EVERY, f"not audited: {why}", grave=False)
 
 
 def _gaps(

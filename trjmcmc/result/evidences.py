@@ -324,7 +324,7 @@ class Evidences:
             raise UnweighedError(
                 "evidence: no map has weighed the models, so that only their ratios are known. A "
                 "run cut short by max_seconds, max_evaluations or Ctrl-C weighs none: give it "
-                "more. Over more than 64 subsets, or several kinds of components, run(fit=True) "
+                "more. trj.evidences_of_counts weighs numbers of components, and run(fit=True) "
                 "trains a map"
             )
         columns, share = self._columns(), self.shares(labels)

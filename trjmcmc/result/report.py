@@ -163,7 +163,7 @@ class RunReport:
         if self.judged is not None:
             times = self.steps / self.judged.tau
             lines.append(
-                f"  chains are {times:.0f} autocorrelation times of the slowest quantity long"
+                f"  chains are {times:.0f} autocorrelation times long, by the slowest quantity"
             )
             if self.judged.detection == 0:
                 lines.append("  each step draws from the posterior itself: no mode can be lost")
