@@ -346,7 +346,7 @@ class InRounds:
                 before = None if self._last is None else self._last.position
                 self._last = run = next(self._looks)
                 self._broken = before is not None and run.position is before
-                words = f"error {float(run.error.max()):.2g}"
+                words = f"standard error {float(run.error.max()):.2g}"
                 bar.update()
                 bar.set_postfix_str(words)
                 if saver is not None:
