@@ -1,5 +1,5 @@
 # %% [markdown]
-# # Variable selection: what tells how diabetes progresses?
+# # Variable selection: what predicts how diabetes progresses?
 #
 # Age, sex, body-mass index, blood pressure and six serum measurements of 442 patients, and how far
 # their disease had progressed a year later (Efron et al. 2004; the data come with scikit-learn).

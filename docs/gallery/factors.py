@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Factor models: two factors or three?
 #
-# Six series of numbers are driven by a few factors that nobody sees (Lopes & West 2004, for
-# monthly exchange rates; here 143 rows are simulated from two factors). Models of 17 and 21
-# parameters whose posteriors have several modes. With the published data, and every sampler of the
+# Six series of numbers are driven by a few latent factors (Lopes & West 2004, for monthly exchange
+# rates; here 143 rows are simulated from two factors). The models have 17 and 21 parameters, and
+# posteriors with several modes. With the published data, and every sampler of the
 # papers: `examples/factor_analysis.py`.
 
 # %%
@@ -20,8 +20,8 @@ result = trj.TRJSampler(target, seed=1).run(max_seconds=SECONDS, progress=False)
 print(result.model_probabilities()[["probability", "se"]].round(4).to_string())
 
 # %% [markdown]
-# Log evidences by routes that rest on different draws. Where they agree within their bars, the
-# answer does not hang on one of them.
+# Log evidences by several routes. Where they agree within their bars, the answer does not hang on
+# one of them.
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")

@@ -22,8 +22,8 @@ counts = result.counts().droplevel("kind")[["probability", "se", "ess"]]
 print(counts[counts["probability"] > 0.01].round(3).to_string())
 
 # %% [markdown]
-# Errors are large or NaN where the run was too short for the chains to forget their start, and a
-# warning says so: ten minutes give errors of .01.
+# Errors are large or NaN, with a warning, where the run was too short for the chains to mix: ten
+# minutes give errors of 0.01.
 
 # %%
 grid = np.linspace(5, 38, 300)

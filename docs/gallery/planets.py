@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Radial velocities: how many planets?
 #
-# A star's velocity along the line of sight, pulled by planets on Kepler orbits; simulated with two
-# of them, with the priors of the evidence challenge of Nelson et al. (2020). Your own
-# measurements, and noise of a rotating star: `examples/planets.py velocities.txt --correlated`.
+# A star's velocity along the line of sight, pulled by planets on Kepler orbits. It is simulated
+# with two planets, under the priors of the evidence challenge of Nelson et al. (2020). Your own
+# measurements, and the correlated noise of a rotating star:
+# `examples/planets.py velocities.txt --correlated`.
 
 # %%
 import os

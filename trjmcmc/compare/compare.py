@@ -38,7 +38,7 @@ class Comparison:
     """What :func:`compare_samplers` found.
 
     Attributes:
-        table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
+        table: One row per sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
             ``chains``, how many it had; ``ess``, effective draws of the model indicator that
             has fewest (of those between 1 and 99 %), less the one that each chain starts with;
             the same per second of the total, per step of a chain and per evaluation of the
@@ -139,7 +139,7 @@ def _run(
     row |= _row(result, total)
     notes = sorted({type(w.message).__name__ for w in said})
     if result.raw.n_draws < LEAST_DRAWS:
-        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws a chain")
+        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws per chain")
     row["note"] = "; ".join(notes)
     return row, result
 

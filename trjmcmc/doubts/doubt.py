@@ -79,8 +79,8 @@ KINDS = {  # the gravest first
     ),
     "chains": Kind(
         ConvergenceWarning,
-        "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "
-        "convergence().",
+        "the run has not converged: {}. Standard errors are wide, or NaN where they cannot be "
+        "estimated; see convergence().",
     ),
     "until": Kind(ConvergenceWarning, "until was not reached: {}."),
     "halves": Kind(
@@ -90,13 +90,13 @@ KINDS = {  # the gravest first
     "coverage": Kind(
         CoverageWarning,
         "the map misses a part of the posterior of {}. Evidences and draws of the map alone are "
-        "wrong there, chains may be right.",
+        "wrong there; the chains may be right.",
     ),
     "evidences": Kind(
         CoverageWarning,
         "log evidences by the map are not those of the audit: {}; see audit().",
     ),
-    "search": Kind(CoverageWarning, "few climbs have searched for modes: {}."),
+    "search": Kind(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
     "limit": Kind(LimitWarning, "a count has run into its limit: {}."),
     "rounding": Kind(PrecisionWarning, "rounding changes log densities {}."),
     "resolution": Kind(
@@ -111,7 +111,7 @@ KINDS = {  # the gravest first
     ),
     "routes": Kind(
         DisagreementWarning,
-        "routes to the evidences disagree: {}. The combined errors count the difference; see "
+        "routes to the evidences disagree: {}. The combined errors include the difference; see "
         "evidence().",
     ),
 }

@@ -207,8 +207,8 @@ class Result:
             full: Every route side by side, and not the best alone.
 
         Returns:
-            One row a model, indexed by name. ``probability`` and its standard error ``se``: by
-            chains, map and jumps together where these routes tell an error, else by the chains
+            One row per model, indexed by name. ``probability`` and its standard error ``se``: by
+            chains, map and jumps together where these routes have an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
             the most visited models, and a row for the rest. The columns of ``full`` are read by
@@ -322,7 +322,7 @@ class Result:
         Returns:
             ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
             ``autocorrelation_time`` in kernel steps, and for small spaces
-            ``second_eigenvalue`` of the transition matrix between models: its power tells the
+            ``second_eigenvalue`` of the transition matrix between models: its power is the
             share of the memory that is left after so many draws.
         """
         return self._indicator.mixing()
@@ -361,26 +361,26 @@ class Result:
             full: Every route side by side, and not all together alone.
 
         Returns:
-            One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
+            One row per model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
             ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
             route.
 
-        Routes that owe nothing to how often models are visited: ``importance``, through the map
+        Routes independent of how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
         flagged where that exceeds 0.5 and the effective draws are less than four fifths of all:
         weights more even than that have no tail that could matter, whatever its shape);
         ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
         with the target made symmetric about the map's centre; ``audit``, tempered sequential
         Monte Carlo, whose error here is the larger of ``se`` and ``halves_differ`` in
-        :meth:`audit`, as four replicates may agree by chance. Routes that tell ratios only:
+        :meth:`audit`, as four replicates may agree by chance. Routes to ratios only:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
         Columns of ``full``: for each route the log evidence and its standard error ``_se``, NaN of
         what the run did not take; ``combined``, bridge and jumps together, by generalised least
-        squares, with what both owe to the same chains in its error; ``probability`` and
+        squares, with what both share of the chains in its error; ``probability`` and
         ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
         ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in common
         are free of doubt, and whether the map was not audited; ``note``, every route's own warning.
@@ -401,7 +401,7 @@ class Result:
         return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
 
     def audit(self) -> pd.DataFrame:
-        """What an audit that owes nothing to the map says of it, model by model.
+        """What an audit, independent of the map, says of it, model by model.
 
         Returns:
             ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
@@ -420,9 +420,8 @@ class Result:
         """
         if self.report.audit is None:
             raise TRJError(
-                "audit: there was none; fit=True makes one of up to 64 models, unless "
-                "max_evaluations are few or the user has interrupted it before; see convergence() "
-                "and report.judged instead"
+                "audit: there was none. fit=True audits up to 64 models, unless max_evaluations "
+                "are few or the run was interrupted; see convergence() and report.judged instead"
             )
         return self.report.audit.table()
 
@@ -451,7 +450,7 @@ class Result:
 
     @property
     def variational(self) -> Variational | None:
-        """The answer of the fit alone where it learnt q(m), and how far off it was; or None."""
+        """The answer of the fit alone where it learned q(m), and how far off it was; or None."""
         return self.report.variational
 
     # ---- parameters and components ----------------------------------------------------------
@@ -499,7 +498,7 @@ class Result:
     ) -> pd.DataFrame:
         """The components that were found, the most probable first; spaces of counts only.
 
-        Components have no names of their own: which is which in each draw is told by where they
+        Components have no names of their own: which is which in each draw is decided by where they
         are: names and entries in turn, each draw's names being the likeliest (Stephens 2000).
 
         Arguments:
@@ -664,7 +663,7 @@ class Result:
             that was visited. Its position means nothing, so ``arviz.summary(data,
             var_names=["k", ...])`` is for ``k`` and what all share. With ``entries`` it is the
             dimension ``entry``, counted from 1 as in the catalogue, with NaN at draws that do not
-            hold it; ``present`` tells which do. ArviZ has no figures (NaN) for entries that some
+            hold it; ``present`` says which do. ArviZ has no figures (NaN) for entries that some
             draws lack; :meth:`catalogue` has. Nor has it any for parameters that some models
             lack: ask for those model by model.
 
@@ -904,7 +903,7 @@ class Result:
 
         The first one has all of the gravest category, the second one the rest: a
         :class:`ConvergenceWarning` where chains remember their start, descend from too few
-        draws, or have never been where nothing else tells of, where the precision that was asked
+        draws, or have never been in some model, where the precision that was asked
         for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
         a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
         though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
@@ -933,7 +932,7 @@ def merge(results: Sequence[Result]) -> Result:
 
     Chains are put beside each other, sums over jumps by batches; evidences by the same route are
     weighted by their errors, which grow where runs differ by more. What one run has lost as a
-    whole, a mode that none of its chains has met, no run can see of itself: here it has a warning
+    whole, a mode that none of its chains has visited, no run can see alone: here it has a warning
     of its own, beside R-hat of all chains. Runs of different thinning are thinned alike; of runs
     of different lengths the last draws of each are taken.
 

@@ -1,1 +1,1 @@
-"""Distributions over models that are learnt beside a map: q(m)."""
+"""Distributions over models that are learned beside a map: q(m)."""
