@@ -13,7 +13,6 @@ from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.plot.components import plot_averaged, plot_components
 from trjmcmc.plot.evidences import plot_evidence, plot_jumps, plot_pareto
 from trjmcmc.plot.models import plot_inclusion, plot_models, plot_running
-from trjmcmc.plot.samplers import plot_comparison
 from trjmcmc.plot.training import plot_fit
 
 matplotlib.use("Agg")
@@ -76,9 +75,6 @@ PICTURES = {
     "plane": lambda: plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", "y", interval=0.9),
     "averaged": lambda: plot_averaged([0, 1], *np.arange(6.0).reshape(3, 2)),
     "fit": lambda: plot_fit([50, 100], [3.0, 2.0], [0.5, 1.0], 100),
-    "samplers": lambda: plot_comparison(
-        pd.DataFrame({"ess_per_s": [3.0, np.nan]}, index=["default", "other"])
-    ),
 }
 
 
