@@ -79,7 +79,7 @@ PICTURES = {
     "intensity": lambda: plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", interval=0.9),
     "plane": lambda: plot_components(CATALOGUE, PARTS, ENTRY, 10, "x", "y", interval=0.9),
     "edges": lambda: plot_edges(EDGES),
-    "averaged": lambda: plot_averaged([0, 1], *np.arange(6.0).reshape(3, 2)),
+    "averaged": lambda: plot_averaged([0, 1], np.arange(6.0).reshape(3, 2)),
     "fit": lambda: plot_fit([50, 100], [3.0, 2.0], [0.5, 1.0], 100),
 }
 
@@ -107,7 +107,7 @@ def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(ConfigurationError, match=r"no 'z'; there are \['x', 'y'\]"):
         plot_components(CATALOGUE, PARTS, ENTRY, 10, "z", interval=0.9)
     with pytest.raises(ConfigurationError, match="expected a grid"):
-        plot_averaged([0, 1, 2], *np.arange(6.0).reshape(3, 2))
+        plot_averaged([0, 1, 2], np.arange(6.0).reshape(3, 2))
     matplotlib.pyplot.close("all")
 
 
@@ -224,6 +224,21 @@ def test_ranks_of_equal_chains_are_flat_and_of_others_not():
         bars = np.array([bar.get_height() for bar in plot_rank({"k": x})[0].patches])
         away = abs(bars.reshape(4, -1) - 0.5).max()
         assert away < most if most else away > 0.3
+
+
+# ---- profiles -----------------------------------------------------------------------------------
+
+
+def test_depth_goes_down_and_shades_are_shares():
+    depth = np.linspace(0.0, 10.0, 21)
+    curves = np.where(depth < np.linspace(2.0, 8.0, 400)[:, None], 1.0, 3.0)
+    ax = plot_averaged(depth, curves, (depth, depth), depth=True)
+    assert ax.yaxis_inverted() and texts(ax) == ["data", "90 %", "mean over all models"]
+    share = np.asarray(ax.collections[0].get_array()).reshape(21, -1) ** 2
+    assert share.sum(1) == pytest.approx(np.ones(21))
+    values, at = ax.get_lines()[-1].get_data()
+    assert (values == curves.mean(0)).all() and (at == depth).all()
+    assert ax.get_lines()[1].get_xdata() == pytest.approx(np.quantile(curves, 0.05, axis=0))
 
 
 # ---- graphs -------------------------------------------------------------------------------------

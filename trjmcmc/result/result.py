@@ -778,6 +778,7 @@ class Result:
         data: Any = None,
         ax: Axes | None = None,
         *,
+        depth: bool = False,
         most: int = 2000,
         target: Target | None = None,
     ) -> Axes:
@@ -789,6 +790,8 @@ class Result:
             data: Shown behind: a tuple of arrays (x, y) as points, one array as a histogram of
                 area 1.
             ax: Where to draw.
+            depth: The grid goes down the page, and shades show the density of the curve at each
+                depth: for profiles of layers.
             most: Draws to use at most.
             target: Where the result was loaded from a file, the target it came from.
 
@@ -796,7 +799,7 @@ class Result:
             ConfigurationError: The function failed, or its values do not fit the grid.
         """
         found = self.predict(f, most=most, target=target)
-        return plot_averaged(grid, found.mean, found.lower, found.upper, data, ax)
+        return plot_averaged(grid, found.draws, data, ax, depth=depth)
 
     def plot_trace(
         self, model: Any = None, var_names: str | Sequence[str] | None = None, *, chains: int = 4
