@@ -43,7 +43,7 @@ target = trj.Target(
     },
     trj.Additive(weighted, log_likelihood),
 )
-result = trj.TRJSampler(target, seed=1).run(max_seconds=120, progress=False)
+result = trj.TRJSampler(target, seed=1).run(max_seconds=300, progress=False)
 counts = result.counts().droplevel("kind")[["probability", "se", "ess"]]
 print(counts[counts["probability"] > 0.01].round(3).to_string())
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Robust regression: which columns, with outliers?
 #
-# Errors of a regression are a mixture of N(0, 1) and N(0, 100), so that posteriors have several
+# Errors of a regression are a mixture of N(0, 1) and N(0, 100), so that posteriors may have several
 # modes, and least squares is lost. Four models: x2 enters on its own, x3 and x4 together (Davies et
 # al. 2023, section 5.3). The exact answer is a sum over a lattice. Beside every published sampler:
 # `examples/robust_regression.py`.
