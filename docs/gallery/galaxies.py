@@ -3,7 +3,7 @@
 #
 # Velocities of 82 galaxies as a mixture of normals whose number, means, variances and weights are
 # all unknown, under the priors of Richardson & Green (1997), who reported the probabilities marked
-# in the picture. To errors of 0.01, in ten minutes: `examples/galaxies.py`.
+# in the picture. It samples for five minutes; to errors of 0.01, in ten: `examples/galaxies.py`.
 
 # %%
 import math
