@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = str(ROOT)  # of the kernels that execute the gallery
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("SECONDS", "60")  # of each run of the gallery
-os.environ.setdefault("CALLS", "20000")
 os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # by tqdm, in kernels
 
 with warnings.catch_warnings():

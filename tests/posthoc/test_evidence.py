@@ -664,7 +664,6 @@ def test_pictures_are_drawn(regression, tmp_path):
     axes = [
         result.plot_evidence(),
         result.plot_jumps(),
-        result.plot_pareto(),
         result.plot_models(),
         result.plot_running(chains=2),
         plot_repeats({"a": [0.1, 0.2, 0.3], "b": [0.2, 0.2, 0.25]}, 0.2),
@@ -672,9 +671,6 @@ def test_pictures_are_drawn(regression, tmp_path):
     for i, ax in enumerate(axes):
         assert ax.get_xlabel() or ax.get_ylabel()
         ax.figure.savefig(tmp_path / f"{i}.png")
-    bare = trj.Result(result.space, result.raw, {}, {}, result.report)
-    with pytest.raises(TRJError, match="plot_pareto: no map"):
-        bare.plot_pareto()
 
 
 # ---- other priors, averages ---------------------------------------------------------------------

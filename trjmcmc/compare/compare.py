@@ -15,7 +15,6 @@ from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..estimate.mean import mean_error
 from ..estimate.precision import features
-from ..plot.samplers import plot_comparison
 from ..result.result import Result
 from ..run.sampler import TRJSampler
 from ..target.target import Target
@@ -23,7 +22,6 @@ from .classical import METHODS, ClassicalSampler
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 LEAST_DRAWS = 4  # draws a chain of which effective draws can be told
@@ -50,10 +48,6 @@ class Comparison:
 
     table: pd.DataFrame
     results: dict[str, Result | None]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Effective draws of the indicator a second, fit included."""
-        return plot_comparison(self.table, ax)
 
 
 def compare_samplers(

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..arviz_bridge import picture
 from ..atomic import replace_file
 from ..doubts.convergence import Convergence
 from ..doubts.doubt import Doubt, messages, warn_of
@@ -24,9 +23,9 @@ from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
 from ..estimate.indicator import ModelIndicator
 from ..plot.components import plot_averaged, plot_components
-from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
+from ..plot.draws import plot_corner, plot_rank, plot_trace
+from ..plot.evidences import plot_evidence, plot_jumps
 from ..plot.models import plot_inclusion, plot_models, plot_running
-from ..promises import PARETO_K_FINITE_VARIANCE
 from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
@@ -44,7 +43,7 @@ from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
 from .reweight import Reweighted, reweighted
-from .series import POINTS, cut, series_of_model, series_of_run, spaced
+from .series import POINTS, RANKED, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
 from .variational import Variational
 from .visits import Visits
@@ -727,18 +726,15 @@ class Result:
         rates = self.jumps()
         return plot_jumps(rates, {m: float(self.visited(m).mean()) for m in rates.index}, ax)
 
-    def plot_pareto(self, ax: Axes | None = None) -> Axes:
-        """Pareto shape of the importance weights by model."""
-        shapes = {m: self.pareto_k[m] for m in self.models if m in self.pareto_k}
-        return plot_pareto(shapes, PARETO_K_FINITE_VARIANCE, ax)
-
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
-        """Inclusion probabilities with their errors; spaces of items only.
+        """Inclusion probabilities with their errors; over counts, of the catalogue's entries.
 
         Raises:
             TRJError: The space is a list of models.
+            ConfigurationError: There are several kinds of components.
         """
-        return plot_inclusion(self.inclusion_probabilities(), ax)
+        counts = self.space.counts
+        return plot_inclusion(self.catalogue() if counts else self.inclusion_probabilities(), ax)
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
@@ -781,6 +777,7 @@ class Result:
         data: Any = None,
         ax: Axes | None = None,
         *,
+        depth: bool = False,
         most: int = 2000,
         target: Target | None = None,
     ) -> Axes:
@@ -792,6 +789,8 @@ class Result:
             data: Shown behind: a tuple of arrays (x, y) as points, one array as a histogram of
                 area 1.
             ax: Where to draw.
+            depth: The grid goes down the page, and shades show the density of the curve at each
+                depth: for profiles of layers.
             most: Draws to use at most.
             target: Where the result was loaded from a file, the target it came from.
 
@@ -799,12 +798,12 @@ class Result:
             ConfigurationError: The function failed, or its values do not fit the grid.
         """
         found = self.predict(f, most=most, target=target)
-        return plot_averaged(grid, found.mean, found.lower, found.upper, data, ax)
+        return plot_averaged(grid, found.draws, data, ax, depth=depth)
 
     def plot_trace(
         self, model: Any = None, var_names: str | Sequence[str] | None = None, *, chains: int = 4
-    ) -> Any:
-        """Densities and traces by ``arviz.plot_trace``.
+    ) -> NDArray[Any]:
+        """Densities and traces, in a colour per chain.
 
         Arguments:
             model: Label of a model: its parameters and the log joint at the draws in it, put one
@@ -812,10 +811,10 @@ class Result:
                 chains: the model (``model``, or the number of components ``k`` or of items
                 ``size``), the log joint, shared parameters.
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
-            chains: How many chains, evenly picked; of all models only.
+            chains: How many chains, evenly picked.
 
         Returns:
-            What ArviZ returns: axes (0.2x), or a PlotCollection (1.x).
+            The axes, (number, 2).
 
         Raises:
             UnknownModelError, TRJError: No such model; it was never visited.
@@ -823,18 +822,19 @@ class Result:
         """
         if chains < 1:
             raise ConfigurationError(f"plot_trace: chains: expected 1 or more, got {chains}")
-        series = self._series(model, var_names)
-        return picture("trace", spaced(series, chains) if model is None else series)
+        return plot_trace(spaced(self._series(model, var_names), chains), var_names is not None)
 
-    def plot_rank(self, model: Any = None, var_names: str | Sequence[str] | None = None) -> Any:
-        """Rank plots by ``arviz.plot_rank``: flat where the chains sample the same.
+    def plot_rank(
+        self, model: Any = None, var_names: str | Sequence[str] | None = None
+    ) -> NDArray[Any]:
+        """Ranks of 4000 draws, evenly spaced: flat where the chains sample the same.
 
         Arguments:
             model: Label of a model; if omitted, what every model has (see :meth:`plot_trace`).
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
 
         Returns:
-            What ArviZ returns. Each row of bars is a quarter of the chains.
+            The axes, (number,). Each row of bars is a quarter of the chains.
 
         Raises:
             UnknownModelError, TRJError, ConfigurationError: As of :meth:`plot_trace`.
@@ -844,17 +844,20 @@ class Result:
         """
         series = self._series(model, var_names)
         flat = {k: x.reshape(-1) for k, x in series.items()}
-        return picture("rank", cut(flat))
+        return plot_rank(cut(spaced(flat, RANKED)), var_names is not None)
 
-    def plot_corner(self, model: Any, var_names: str | Sequence[str] | None = None) -> Any:
-        """Pairs of one model's parameters by ``arviz.plot_pair``, 2000 draws at most.
+    def plot_corner(self, model: Any, var_names: str | Sequence[str] | None = None) -> NDArray[Any]:
+        """Pairs of one model's parameters, with contours of 1 and 2 standard deviations.
+
+        Contours hold 39 and 86 % of the draws; titles tell the median, and how far the 16 and 84 %
+        quantiles are from it.
 
         Arguments:
             model: Label of a model.
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
 
         Returns:
-            What ArviZ returns.
+            The axes, (number, number); those above the diagonal are hidden.
 
         Raises:
             UnknownModelError, TRJError: No such model; it was never visited, or has fewer than
@@ -875,7 +878,7 @@ class Result:
         shown = chosen(numbers, var_names)
         if len(shown) < 2:
             raise TRJError(f"plot_corner: expected two numbers or more, got {list(shown)}")
-        return picture("pair", {k: x[None] for k, x in spaced(shown, POINTS).items()})
+        return plot_corner(spaced(shown, POINTS), var_names is not None)
 
     def _series(self, model: Any, var_names: str | Sequence[str] | None) -> Mapping[str, Any]:
         if model is None:
