@@ -90,7 +90,9 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="a sixth of the time")
     parser.add_argument("--output", type=Path, default=Path("output"))
+    parser.add_argument("--threads", type=int, default=1, help="more only if cores are idle")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     options.output.mkdir(parents=True, exist_ok=True)
 
     seen = simulated()

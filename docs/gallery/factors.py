@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Factor models: one factor or two?
 #
-# Six series of numbers are driven by a few factors that nobody sees (Lopes & West 2004, for
+# Six series of numbers are driven by a few hidden factors (Lopes & West 2004, for
 # monthly exchange rates). Here 60 rows are simulated from two factors, the second of them weak.
 # With the published data, three factors, and every sampler of the papers:
 # `examples/factor_analysis.py`.
