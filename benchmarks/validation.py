@@ -174,7 +174,7 @@ def right_models(validations: int, repeats: int) -> None:
         print(f"{seed + 1} validations: {verdicts}, {spent:.0f} s of processor", flush=True)
 
 
-def of_package(case: str, options: argparse.Namespace) -> trj.Validation:
+def of_package(case: str, options: argparse.Namespace) -> trj.validation.Validation:
     """Ranks and probabilities alone: the likelihoods are the package's own."""
     target, simulate, make = CASES[case]()
     given = Given(target, make, simulate, {"max_seconds": options.seconds})

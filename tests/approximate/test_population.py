@@ -8,7 +8,8 @@ import torch
 from solved import spike_and_slab
 
 import trjmcmc as trj
-from trjmcmc.approximate import ApproximationPolicy, Population
+from trjmcmc.approximate import ApproximationPolicy
+from trjmcmc.approximate.population import Population
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.result.answer import variational
 from trjmcmc.transport.normals import NormalMixture
@@ -106,7 +107,7 @@ def weak_effects():
 
 def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
     target = weak_effects()
-    flow, p = trj.Laplace(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
+    flow, p = trj.transport.Laplace(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
     right = variational(target, Given(target.space, p, p), flow, generator)
     assert not any("draws it with" in str(doubt) for doubt in right.doubts)
     gumbel = -torch.expm1(-p / (1 - p))
@@ -117,7 +118,9 @@ def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
 def test_models_that_are_never_drawn(generator):
     target = weak_effects()
     stuck = torch.full((7,), 1e-9)
-    answer = variational(target, Given(target.space, stuck, stuck), trj.Laplace(target), generator)
+    answer = variational(
+        target, Given(target.space, stuck, stuck), trj.transport.Laplace(target), generator
+    )
     assert answer.ess_share == pytest.approx(1.0)  # of the empty model alone
     assert any("hardly draws" in str(doubt) for doubt in answer.doubts)
 
@@ -137,7 +140,7 @@ def test_a_climb_finds_what_q_lacks():
 
     def one(space):
         loc = torch.full((1, d), 6.0, dtype=torch.float64)
-        return trj.Affine(space, loc, torch.eye(d).double()[None]).requires_grad_(False)
+        return trj.transport.Affine(space, loc, torch.eye(d).double()[None]).requires_grad_(False)
 
     policy = ApproximationPolicy(particles=50, moves=2)
     with pytest.warns(trj.errors.ConvergenceWarning) as caught:

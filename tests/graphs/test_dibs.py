@@ -189,7 +189,7 @@ def test_whole_edges_have_the_density_of_the_target(prior, generator):
 @pytest.mark.parametrize("prior", ["uniform", "scale-free", "Erdos-Renyi"])
 def test_the_prior_by_degrees_is_the_prior_of_whole_graphs(prior):
     law = graphs.erdos_renyi(0.5) if prior == "Erdos-Renyi" else prior
-    space = trj.Dags(list("abcd"), prior=law)
+    space = trj.graphs.Dags(list("abcd"), prior=law)
     code = space.enumerate()
     graded = space.graded_log_prior(space.items(code).double())
     gap = graded - space.log_prior(code)

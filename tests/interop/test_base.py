@@ -470,7 +470,7 @@ def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         answer = trj.variational(target, "laplace", seed=1, progress=False)
     answer.save(tmp_path / "answer")
-    for one in (answer, trj.Variational.load(tmp_path / "answer")):
+    for one in (answer, trj.approximate.Variational.load(tmp_path / "answer")):
         found = one.to_arviz("toy").posterior["effect"]
         assert found.dims == ("chain", "draw", "county")
         assert list(found.coords["county"].values) == ["Aitkin", "Anoka"]

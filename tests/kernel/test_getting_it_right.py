@@ -86,7 +86,7 @@ class Joint:
 
 
 def flow(target):
-    made = trj.CosmicFlow(target.space, layers=2, hidden=(16,))
+    made = trj.transport.CosmicFlow(target.space, layers=2, hidden=(16,))
     generator = torch.Generator().manual_seed(8)
     with torch.no_grad():
         for p in made.parameters():

@@ -91,7 +91,9 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
     prior = StudentT(torch.tensor(1.5), 0.0, 1.0)
     models = [trj.Model(n, {"x": prior}, lambda p: 0 * p["x"]) for n in "ab"]
     problem = trj.Target(models)
-    sampler = trj.TRJSampler(problem, lambda s: trj.Affine(s).requires_grad_(False), seed=1)
+    sampler = trj.TRJSampler(
+        problem, lambda s: trj.transport.Affine(s).requires_grad_(False), seed=1
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = sampler.run(draws=400, chains=256, fit=False, progress=False)

@@ -499,7 +499,7 @@ def test_routes_are_saved(regression, tmp_path):
 
 
 def test_without_a_map_there_is_no_evidence():
-    sampler = trj.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
+    sampler = trj.compare.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         result = sampler.run(draws=50, chains=64, progress=False)
@@ -692,7 +692,7 @@ def normal_pair(scale=1.0, prior=(0.5, 0.5)):
         -0.5 * 1.2**2 / (1 + scale**2) - 0.5 * math.log(1 + scale**2) - LOG_Z,
     ]
     mass = torch.tensor(log_z).double() + torch.tensor(prior).double().log()
-    truth = trj.Truth(
+    truth = trj.problems.Truth(
         dict(zip(["null", "shift"], mass.softmax(0).tolist(), strict=True)),
         dict(zip(["null", "shift"], log_z, strict=True)),
     )
@@ -882,7 +882,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
     sampler = trj.TRJSampler(
-        target, trj.Laplace(target), seed=1
+        target, trj.transport.Laplace(target), seed=1
     )  # whose normals are the posteriors
     result = sampler.run(draws=100, chains=64, progress=False)
     assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1

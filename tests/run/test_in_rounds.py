@@ -431,7 +431,7 @@ def test_a_kernel_through_a_given_map_has_both_routes():
 
     target = toys.gaussians()
     made = trj.TRJSampler(
-        target, partial(trj.RealNVP, layers=2, hidden=(16,)), kernel=jumps, seed=1
+        target, partial(trj.transport.RealNVP, layers=2, hidden=(16,)), kernel=jumps, seed=1
     )
     made.fit(by="vi", steps=100, batch=64, audit=False, progress=False)
     result = made.run(draws=300, chains=64, progress=False)

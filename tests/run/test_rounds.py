@@ -107,7 +107,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
         monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
     recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
     if mapped:
-        recipe = recipe.with_map(trj.RealNVP(recipe.target.space))
+        recipe = recipe.with_map(trj.transport.RealNVP(recipe.target.space))
     found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
     flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
     here = float(found.moves.through.log_prob(*flat).mean())
@@ -118,7 +118,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
 def test_a_gain_fills_spare_coordinates_and_no_draw_decides_alone():
     """Records hold zeros there, which a map that moves them takes for a point."""
     target = trj.problems.sinh_arcsinh()
-    flow = trj.ConditionalRealNVP(target.space)
+    flow = trj.transport.ConditionalRealNVP(target.space)
     with torch.no_grad():
         for p in flow.parameters():
             p += 0.03 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0))

@@ -368,8 +368,8 @@ def test_it_is_the_default_where_like_components_are_counted():
         {"a": Normal(0.0, 1.0)},
         lambda p, active: (p["a"] * torch.arange(3)).sum(-1),
     )
-    assert isinstance(default_map(uneven, 0), trj.Mixture)
-    assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.Mixture)
+    assert isinstance(default_map(uneven, 0), trj.transport.Mixture)
+    assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.transport.Mixture)
 
 
 @torch.no_grad()

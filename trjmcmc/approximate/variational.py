@@ -89,9 +89,10 @@ def variational(
     Arguments:
         target: The target.
         family: One of the above.
-        models: Of a large space, the distribution q(m), such as ``trj.MeanField`` or ``trj.Made``
-            (the default): a :class:`~trjmcmc.ModelWeights`, or a function that makes one of
-            the space. In a small space q(m) is the best one given the map.
+        models: Of a large space, the distribution q(m), such as ``trj.weights.MeanField`` or
+            ``trj.weights.Made`` (the default): a :class:`~trjmcmc.weights.ModelWeights`, or a
+            function that makes one of the space. In a small space q(m) is the best one given the
+            map.
         objective: ``"cover, then polish"``; ``"cover"``, the divergence KL(p | q) of tempered
             draws alone; ``"reverse"``, KL(q | p) alone.
         gradient: ``"path"`` or ``"total"`` derivatives of reverse KL, see

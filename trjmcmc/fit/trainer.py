@@ -69,7 +69,8 @@ class Trainer:
         pilot: The pilot runs, which owe nothing to the map.
 
     Example:
-        >>> from trjmcmc import CosmicFlow, problems
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.transport import CosmicFlow
         >>> target = problems.sinh_arcsinh()
         >>> flow = CosmicFlow(target.space, seed=1)
         >>> trainer = Trainer(target, flow, torch.Generator().manual_seed(0))

@@ -8,6 +8,8 @@ from ..space.dag_prior import (
     scale_free,
     uniform,
 )
+from ..space.dags import Dags
+from ..space.ordered_dags import OrderedDags
 from ..target.equations import Equations
 from ..target.scores import LocalScores
 from .dibs import dibs
@@ -24,11 +26,13 @@ from .target import target
 
 __all__ = [
     "DagPrior",
+    "Dags",
     "Equations",
     "ExactGraphs",
     "GraphParticles",
     "GraphPosterior",
     "LocalScores",
+    "OrderedDags",
     "Simulated",
     "bdeu",
     "bge",

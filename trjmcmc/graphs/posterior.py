@@ -53,7 +53,7 @@ class GraphPosterior:
     doubtful; errors are widened, or NaN, by what chains remember of their start.
 
     Arguments:
-        result: Of a run over :class:`~trjmcmc.Dags` or :class:`~trjmcmc.OrderedDags`.
+        result: Of a run over :class:`~trjmcmc.graphs.Dags` or :class:`~trjmcmc.graphs.OrderedDags`.
         scores: Those that it sampled from, where the result was loaded from a file; for effects
             and data to come.
 

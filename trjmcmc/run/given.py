@@ -33,8 +33,8 @@ def weights_maker(
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width
     if not fits:
         raise ConfigurationError(
-            "models: expected a trj.ModelWeights over the target's space, or a function "
-            f"of the space that makes one, such as trj.Made; got {models!r}"
+            "models: expected a trj.weights.ModelWeights over the target's space, or a function "
+            f"of the space that makes one, such as trj.weights.Made; got {models!r}"
         )
     return lambda: models.to(target.device)
 

@@ -46,7 +46,7 @@ def map_of(
     if not isinstance(made, Transport):
         raise ConfigurationError(
             "transport: expected a map, or a function of the space that makes one, such as "
-            f"trj.RealNVP; got {made!r}"
+            f"trj.transport.RealNVP; got {made!r}"
         )
     return made
 

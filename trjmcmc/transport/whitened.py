@@ -31,7 +31,8 @@ class Whitened(Bijection):
         ShapeError: Tables of the wrong shape, or a space too large for tables.
 
     Example:
-        >>> from trjmcmc import CosmicFlow, problems
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.sinh_arcsinh().space
         >>> flow = Whitened(CosmicFlow(space), torch.ones(2, 2), 2 * torch.eye(2).expand(2, 2, 2))
         >>> theta, _ = flow.from_reference(torch.ones(2, 2), space.enumerate())
