@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .interop.from_pyro import from_pyro
     from .interop.from_stan import from_stan
     from .interop.joint import Joint
-    from .posthoc.evidence import evidence
+    from .posthoc.evidence import evidence_of_draws
     from .result.result import Result, merge
     from .run.even_counts import evidences_of_counts
     from .run.loaded import load
@@ -71,7 +71,7 @@ __all__ = [
     "Target",
     "compare_samplers",
     "errors",
-    "evidence",
+    "evidence_of_draws",
     "evidences_of_counts",
     "from_jax",
     "from_numpyro",
@@ -94,7 +94,7 @@ _MODULE_OF = {  # where the names above are defined that are no folders
     "BlackBox": "target.blackbox",
     "compare_samplers": "compare.compare",
     "Counts": "space.counts",
-    "evidence": "posthoc.evidence",
+    "evidence_of_draws": "posthoc.evidence",
     "evidences_of_counts": "run.even_counts",
     "from_jax": "interop.from_jax",
     "from_numpyro": "interop.from_numpyro",
