@@ -141,7 +141,7 @@ class Bench:
         flows = [trj.transport.CosmicFlow(self.target.space, seed=i) for i in range(RESTARTS)]
         for flow in flows:
             self.reverse(flow, anneal=0.3, share=1 / RESTARTS)
-        return trj.transport.Mixture(flows)
+        return trj.transport.MixtureOfMaps(flows)
 
     def reverse_then_forward(self) -> Transport:
         flow = plain(self.target)

@@ -247,7 +247,7 @@ def truth(options: argparse.Namespace) -> None:
         target, true, start = exact(4 * 16, g)
         fixed = trj.kernel.Fixed(target.space)
         jump = trj.kernel.Jump(
-            target, trj.transport.Laplace(target), fixed, rho=0.0
+            target, trj.transport.LaplaceMap(target), fixed, rho=0.0
         )  # exact, every other
         kernel = trj.kernel.MixtureKernel([jump, trj.kernel.RandomWalk(target)])
         sampler = trj.TRJSampler(target, kernel=kernel, seed=seed)

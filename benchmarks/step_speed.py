@@ -62,7 +62,7 @@ def _jumps_and_walk(target: Any, generator: torch.Generator) -> Any:
 
 
 def _laplace(target: Any, generator: torch.Generator) -> Any:
-    kernel, flow = trj.kernel, trj.transport.Laplace(target)
+    kernel, flow = trj.kernel, trj.transport.LaplaceMap(target)
     near = kernel.Neighbours(target.space, swap=0.3)
     jump = kernel.Jump(target, flow, near, rho=0.7, fresh=0.1, name="laplace near")
     inner = kernel.CrankNicolson(target, flow, fresh=0.1)

@@ -57,7 +57,7 @@ def three_of_four(seed: int) -> trj.approximate.Variational:
         eye = torch.eye(2, dtype=torch.float64).expand(1, 3, 2, 2)
         log_weights = torch.tensor([[0.3, 0.4, 0.2]], dtype=torch.float64).log()
         parts = Gaussians(space, loc, math.sqrt(1.5) / 2 * eye)
-        return trj.transport.Mixture(parts, log_weights=log_weights).requires_grad_(False)
+        return trj.transport.MixtureOfMaps(parts, log_weights=log_weights).requires_grad_(False)
 
     return trj.variational(trj.problems.energy("U4"), make, seed=seed, progress=False)
 
@@ -95,7 +95,7 @@ def one_gumbel(seed: int) -> trj.approximate.Variational:
     weights = OneGumbel(target.space, target.inclusion.double().clamp(1e-6, 1 - 1e-6))
     generator = torch.Generator().manual_seed(seed)
     target = target.to(dtype=torch.float64)
-    return variational(target, weights, trj.transport.Laplace(target), generator)
+    return variational(target, weights, trj.transport.LaplaceMap(target), generator)
 
 
 PLANTED: dict[str, Callable[[int], trj.approximate.Variational]] = {

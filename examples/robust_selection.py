@@ -35,7 +35,7 @@ FLOWS: dict[str, Callable[[trj.Target], trj.transport.Transport]] = {
         t.space, transform="spline", layers=4, blocks=6
     ),
     "couplings": lambda t: trj.transport.CosmicFlow(t.space),
-    "Laplace": trj.transport.Laplace,
+    "Laplace": trj.transport.LaplaceMap,
 }
 VISIBLE = 1e-5  # probability below which models are not drawn
 WORTH = 30  # draws of a model from which its cross-entropy is shown

@@ -24,7 +24,7 @@ def shaken_mixture(space, outer=True, reference=None):
     if outer:
         mixture = trj.transport.mixture_flow(space, components=3, **options)
     else:
-        mixture = trj.transport.Mixture(
+        mixture = trj.transport.MixtureOfMaps(
             [trj.transport.CosmicFlow(space, seed=i, **options) for i in range(2)]
         )
     return shaken(mixture, 0.2, seed=5)

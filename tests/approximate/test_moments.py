@@ -10,7 +10,7 @@ import trjmcmc as trj
 from trjmcmc.approximate import ApproximationPolicy
 from trjmcmc.approximate import moments as module
 from trjmcmc.approximate.moments import Widening, can_be_followed, difference, followed
-from trjmcmc.transport import Gaussians, Mixture
+from trjmcmc.transport import Gaussians, MixtureOfMaps
 from trjmcmc.transport.whitened import Whitened
 
 D = 24
@@ -162,9 +162,11 @@ def test_what_an_affine_map_can_follow():
     loc, tril = torch.zeros(1, 2, 2).double(), torch.eye(2).double().repeat(1, 2, 1, 1)
     shift, factor = torch.ones(1, 2).double(), 2 * torch.eye(2).double()[None]
     inner = Whitened(trj.transport.Affine(space), torch.zeros(1, 2), torch.eye(2)[None]).double()
-    mixture = Mixture(Gaussians(space, loc, tril), inner, log_weights=torch.zeros(1, 2).double())
+    mixture = MixtureOfMaps(
+        Gaussians(space, loc, tril), inner, log_weights=torch.zeros(1, 2).double()
+    )
     assert can_be_followed(mixture) and can_be_followed(inner)
-    assert not can_be_followed(Mixture(Gaussians(space, loc, tril)))
+    assert not can_be_followed(MixtureOfMaps(Gaussians(space, loc, tril)))
     code = space.enumerate().expand(6, -1)
     z = mixture.reference.sample((6, 2), torch.Generator().manual_seed(0), torch.float64)
     x, log_q = mixture.push(z, code)

@@ -107,7 +107,7 @@ def weak_effects():
 
 def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
     target = weak_effects()
-    flow, p = trj.transport.Laplace(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
+    flow, p = trj.transport.LaplaceMap(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
     right = variational(target, Given(target.space, p, p), flow, generator)
     assert not any("draws it with" in str(doubt) for doubt in right.doubts)
     gumbel = -torch.expm1(-p / (1 - p))
@@ -119,7 +119,7 @@ def test_models_that_are_never_drawn(generator):
     target = weak_effects()
     stuck = torch.full((7,), 1e-9)
     answer = variational(
-        target, Given(target.space, stuck, stuck), trj.transport.Laplace(target), generator
+        target, Given(target.space, stuck, stuck), trj.transport.LaplaceMap(target), generator
     )
     assert answer.ess_share == pytest.approx(1.0)  # of the empty model alone
     assert any("hardly draws" in str(doubt) for doubt in answer.doubts)

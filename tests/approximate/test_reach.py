@@ -37,7 +37,7 @@ def two_normals(space):
     """The same normal, as a mixture of two of different weights that are alike."""
     parts = Gaussians(space, torch.zeros(1, 2, D), torch.eye(D).repeat(1, 2, 1, 1))
     weights = torch.tensor([[0.3, 0.7]]).log()
-    return trj.transport.Mixture(parts, log_weights=weights).requires_grad_(False)
+    return trj.transport.MixtureOfMaps(parts, log_weights=weights).requires_grad_(False)
 
 
 @pytest.mark.parametrize("family", [one_normal, two_normals])

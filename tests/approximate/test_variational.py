@@ -236,7 +236,7 @@ def fixed(normals):
         parts = Gaussians(space, loc, scale.expand(1, len(normals), 2, 2))
         log_weights = torch.tensor([[0.1, 0.3, 0.4, 0.2]], dtype=torch.float64).log()
         keep = log_weights[:, -len(normals) :]
-        return trj.transport.Mixture(parts, log_weights=keep).requires_grad_(False)
+        return trj.transport.MixtureOfMaps(parts, log_weights=keep).requires_grad_(False)
 
     return make
 

@@ -24,8 +24,8 @@ MAPS = {
         t.space, layers=1, hidden=16
     ),
     "CosmicFlow": lambda t: trj.transport.CosmicFlow(t.space, **SMALL),
-    "Laplace": lambda t: trj.transport.Laplace(t, trj.transport.CosmicFlow(t.space, **SMALL)),
-    "Mixture": lambda t: trj.transport.mixture_flow(t.space, components=2, **SMALL),
+    "LaplaceMap": lambda t: trj.transport.LaplaceMap(t, trj.transport.CosmicFlow(t.space, **SMALL)),
+    "MixtureOfMaps": lambda t: trj.transport.mixture_flow(t.space, components=2, **SMALL),
     "PerModel": lambda t: trj.transport.PerModel(
         t.space, lambda d: zuko.flows.MAF(d, transforms=2, hidden_features=(8,))
     ),
@@ -37,7 +37,7 @@ TAMED = {
     ),
 }
 # bases of others, a bijection to derive from, what is not trained, and a map for components
-OTHERS = {"Bijection", "Gaussians", "Identity", "OrderedComponents", "Transport"}
+OTHERS = {"Bijection", "Gaussians", "Identity", "SortedComponents", "Transport"}
 OBJECTIVES = {
     "forward": lambda t, pool, g: ForwardKL(pool.code, pool.theta, generator=g),
     "covering": lambda t, pool, g: ForwardKL(

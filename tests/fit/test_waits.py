@@ -51,7 +51,7 @@ def audited(n, target, generator):
 def expanded(n, target, generator):
     """Modes, curvatures and evidences of all models by Newton's steps, here of n subsets."""
     made = carried(trj.problems.variable_selection(8))
-    flow = trj.transport.Laplace(made)
+    flow = trj.transport.LaplaceMap(made)
     flow.log_evidence(made.space.enumerate()[:n])
     return ITERATIONS
 

@@ -36,7 +36,7 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.transport import OrderedComponents as Ordered
+from trjmcmc.transport import SortedComponents as Ordered
 from trjmcmc.transport.normals import gaussian_mixture
 
 ALPHA = 1e-5

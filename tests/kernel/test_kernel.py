@@ -152,7 +152,7 @@ def test_kernels_chosen_by_the_state_fail_the_same_check(generator):
     is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
-class ChosenOnly(trj.transport.Mixture):
+class ChosenOnly(trj.transport.MixtureOfMaps):
     """A broken mixture for the negative control: the density of the chosen component alone."""
 
     def _alone(self, z, theta, code):
@@ -168,7 +168,7 @@ class ChosenOnly(trj.transport.Mixture):
         return z, self._alone(z, theta, code)
 
 
-@pytest.mark.parametrize("kind", [trj.transport.Mixture, ChosenOnly])
+@pytest.mark.parametrize("kind", [trj.transport.MixtureOfMaps, ChosenOnly])
 def test_with_the_density_of_one_component_the_same_check_fails(kind, generator):
     case = cases.gaussians()
     maps = [rough_affine(case.target), toys.gaussian_map(case.target)]

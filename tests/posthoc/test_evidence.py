@@ -882,7 +882,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
     sampler = trj.TRJSampler(
-        target, trj.transport.Laplace(target), seed=1
+        target, trj.transport.LaplaceMap(target), seed=1
     )  # whose normals are the posteriors
     result = sampler.run(draws=100, chains=64, progress=False)
     assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1

@@ -73,7 +73,7 @@ def of_components(target):
 
 
 def through_laplace(target):
-    flow = trj.transport.Laplace(target)
+    flow = trj.transport.LaplaceMap(target)
     flow.log_evidence(target.space.enumerate()[::2])  # the rest is found before the capture
     jump = Jump(target, flow, Neighbours(target.space, swap=0.3), rho=0.7, fresh=0.1)
     return Cycle([jump, CrankNicolson(target, flow, fresh=0.1)])
@@ -482,7 +482,7 @@ def births_of_a_list(target):
 def test_a_map_that_does_not_know_all_models_is_left_alone():
     target = trj.problems.variable_selection(8)
     state, generator = begun(target, chains=2)
-    kernel = Jump(target, trj.transport.Laplace(target), Neighbours(target.space))
+    kernel = Jump(target, trj.transport.LaplaceMap(target), Neighbours(target.space))
     settings = kernel, counts, state, generator, traced
     with pytest.raises(NotCapturable):
         CapturedStep(*settings, seconds=0.0)

@@ -80,7 +80,7 @@ def test_laplace_keeps_the_contract_of_a_transport(name, inside, generator):
         with torch.no_grad():
             for p in flow.parameters():
                 p.add_(0.2 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    laplace = trj.transport.Laplace(target, flow)
+    laplace = trj.transport.LaplaceMap(target, flow)
     code = target.space.enumerate().repeat(3, 1)
     z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
     theta, ladj = laplace.from_reference(z, code)
@@ -100,7 +100,7 @@ def test_laplace_keeps_the_contract_of_a_transport(name, inside, generator):
 
 def test_laplace_is_exact_on_conjugate_regressions(generator):
     target = trj.problems.conjugate_selection(6, seed=4)
-    laplace, code = trj.transport.Laplace(target), target.space.enumerate()
+    laplace, code = trj.transport.LaplaceMap(target), target.space.enumerate()
     gap = laplace.log_evidence(code) - target.space.log_prior(code) - target.log_evidence(code)
     assert float(gap.abs().max()) < 2e-3
     z = torch.randn(len(code), target.dim, generator=generator)
@@ -111,7 +111,7 @@ def test_laplace_is_exact_on_conjugate_regressions(generator):
 
 def test_laplace_finds_the_mode_that_scipy_finds():
     target = logistic_selection(3, n=80, seed=5).to(dtype=torch.float64)
-    laplace = trj.transport.Laplace(target)
+    laplace = trj.transport.LaplaceMap(target)
     for code in target.space.enumerate():
         active = target.space.active(code[None])[0]
 
@@ -133,8 +133,8 @@ def test_the_map_depends_on_the_model_alone(generator):
     target = trj.problems.robust_selection("mid", p=6, seed=1).to(dtype=torch.float64)
     code = target.space.enumerate()
     z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
-    whole = trj.transport.Laplace(target).from_reference(z, code)[0]
-    narrow = trj.transport.Laplace(target, megabytes=0.01)  # some twenty models
+    whole = trj.transport.LaplaceMap(target).from_reference(z, code)[0]
+    narrow = trj.transport.LaplaceMap(target, megabytes=0.01)  # some twenty models
     again = torch.cat([narrow.from_reference(z[i : i + 3], code[i : i + 3])[0] for i in range(64)])
     rows = torch.cat([torch.arange(i, min(i + 3, 64)) for i in range(64)])
     assert torch.allclose(again, whole[rows], atol=1e-6)
@@ -161,13 +161,13 @@ def test_curvature_by_differences_where_second_derivatives_do_not_exist():
         trj.Model("twice", {"a": Normal(0.0, 1.0)}, lambda p: -((p["a"] - 1.0).abs() ** 3) / 3),
     ]
     target = trj.Target(models, dtype=torch.float64)
-    value = trj.transport.Laplace(target).log_evidence(torch.tensor([[0], [1]]))
+    value = trj.transport.LaplaceMap(target).log_evidence(torch.tensor([[0], [1]]))
     assert value[0].item() == pytest.approx(value[1].item(), abs=2e-3)
 
 
 def test_copies_keep_the_reference_and_the_precision():
     target = toys.conjugate_subsets()
-    laplace = trj.transport.Laplace(target, reference=StudentT(4))
+    laplace = trj.transport.LaplaceMap(target, reference=StudentT(4))
     assert isinstance(copy.deepcopy(laplace).double().reference, StudentT)
     z = torch.zeros(1, 3, dtype=torch.float64)
     theta, _ = copy.deepcopy(laplace).double().from_reference(z, torch.ones(1, 3).long())
@@ -178,10 +178,10 @@ def test_laplace_refuses_what_it_can_not_do():
     black = trj.BlackBox(lambda p: -(float(p["a"]) ** 2))
     target = trj.Target([trj.Model("a", {"a": Normal(0.0, 1.0)}, black)])
     with pytest.raises(ConfigurationError, match=r"no gradients; .*trj.with_gradient"):
-        trj.transport.Laplace(target)
+        trj.transport.LaplaceMap(target)
     target = toys.gaussians()
     with pytest.raises(ConfigurationError, match="passes spare coordinates"):
-        trj.transport.Laplace(target, trj.transport.ConditionalRealNVP(target.space))
+        trj.transport.LaplaceMap(target, trj.transport.ConditionalRealNVP(target.space))
 
 
 # ---- walks ----------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_laplace_refuses_what_it_can_not_do():
 
 def rough_map(target):
     flow = trj.transport.CosmicFlow(target.space, layers=2, hidden=(8,))
-    return trj.transport.Laplace(target, shaken(flow, 0.3, seed=3))
+    return trj.transport.LaplaceMap(target, shaken(flow, 0.3, seed=3))
 
 
 @pytest.mark.whole
@@ -219,9 +219,9 @@ WEIGHTS = {
     "categorical": trj.weights.CategoricalWeights,
     "made": lambda s: trj.weights.Made(s, hidden=(16,)),
     "mean field": trj.weights.MeanField,
-    "gaussian": trj.weights.GaussianSurrogate,
-    "thompson": lambda s: trj.weights.GaussianSurrogate(s, acquisition="thompson"),
-    "process": trj.weights.GaussianProcess,
+    "gaussian": trj.weights.GaussianSurrogateWeights,
+    "thompson": lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="thompson"),
+    "process": trj.weights.GaussianProcessWeights,
 }
 LEARNT = ["categorical", "made", "gaussian", "thompson", "process"]
 
@@ -332,14 +332,14 @@ def test_beliefs_are_updated_by_bayes_rule(generator):
     value = torch.tensor([0.1, -1.0, -0.6, 0.7], dtype=torch.float64)
     settings = {"scale": 1.0, "prior_sd": 2.0, "noise": 0.5, "most_gain": 50.0}
     mean = float(value.mean())
-    process = trj.weights.GaussianProcess(space, **settings)
+    process = trj.weights.GaussianProcessWeights(space, **settings)
     prior, index = process.prior.clone(), space.index(code)
     process.learn(code, -value)
     k = prior[:, index]
     gain = k @ torch.linalg.inv(k[index] + 0.25 * torch.eye(4))
     assert torch.allclose(process.mean, mean + gain @ (value - mean), atol=1e-8)
     assert torch.allclose(process.covariance, prior - gain @ k.T, atol=1e-8)
-    independent = trj.weights.GaussianSurrogate(space, **settings)
+    independent = trj.weights.GaussianSurrogateWeights(space, **settings)
     independent.learn(code, -value)
     after = 1 / (1 / 4.0 + 2 / 0.25)
     assert float(independent.variance[3]) == pytest.approx(after)
@@ -394,7 +394,7 @@ def orthogonal_columns():
         return Normal(p["beta"] @ x.T, 1.0).log_prob(y).sum(-1)
 
     target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
-    p = trj.transport.Laplace(target).log_evidence(space.enumerate()).double().softmax(0)
+    p = trj.transport.LaplaceMap(target).log_evidence(space.enumerate()).double().softmax(0)
     return target, (space.enumerate().double() * p[:, None]).sum(0)
 
 
@@ -406,7 +406,7 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
     weights = trj.weights.MeanField(target.space, gradient=gradient)
     objective = ReverseKL(target, anneal=0.0, weights=weights)
     settings = {"steps": 400, "batch": 256, "generator": generator, "progress": False}
-    train(trj.transport.Laplace(target), objective, **settings)
+    train(trj.transport.LaplaceMap(target), objective, **settings)
     assert float((weights.probabilities - exact).abs().max()) < tolerance
 
 
@@ -422,13 +422,15 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
         (lambda s: trj.weights.MeanField(s, gradient="x"), ConfigurationError, "straight-through"),
         (lambda s: trj.weights.MeanField(toys.gaussians().space), ConfigurationError, "use Made"),
         (
-            lambda s: trj.weights.GaussianSurrogate(s, acquisition="x"),
+            lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="x"),
             ConfigurationError,
             "thompson",
         ),
-        (lambda s: trj.weights.GaussianSurrogate(s, noise=0.0), ConfigurationError, "noise"),
+        (lambda s: trj.weights.GaussianSurrogateWeights(s, noise=0.0), ConfigurationError, "noise"),
         (
-            lambda s: trj.weights.GaussianProcess(trj.Subsets([str(i) for i in range(13)], of="b")),
+            lambda s: trj.weights.GaussianProcessWeights(
+                trj.Subsets([str(i) for i in range(13)], of="b")
+            ),
             ConfigurationError,
             "at most 4096 models, got 8192; use",
         ),

@@ -29,7 +29,9 @@ def small_models(units=4, value=-75.0):
     )
 
 
-@pytest.mark.parametrize("make", [trj.weights.GaussianSurrogate, trj.weights.GaussianProcess])
+@pytest.mark.parametrize(
+    "make", [trj.weights.GaussianSurrogateWeights, trj.weights.GaussianProcessWeights]
+)
 def test_surrogates_keep_to_possible_models(make, generator):
     space = small_models().space
     weights = make(space)
@@ -214,7 +216,7 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
 def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     target = trj.problems.conjugate_selection(p=8, seed=1)
     sampler = trj.TRJSampler(
-        target, trj.transport.Laplace(target), seed=1
+        target, trj.transport.LaplaceMap(target), seed=1
     )  # models are weighed by a map
     result = sampler.run(draws=30, chains=64, progress=False)
     table = result.model_probabilities(full=True)

@@ -21,7 +21,7 @@ from trjmcmc.transport import (
     Gaussian,
     Gaussians,
     Identity,
-    Mixture,
+    MixtureOfMaps,
     StudentT,
     TrainableStudentT,
 )
@@ -103,7 +103,7 @@ MIXTURES = {
     "base of normals": shaken_mixture,
     "Student-t": lambda s: shaken_mixture(s, reference=StudentT(4)),
     "of flows": lambda s: shaken_mixture(s, outer=False),
-    "of autoregressive flows": lambda s: trj.transport.Mixture(
+    "of autoregressive flows": lambda s: trj.transport.MixtureOfMaps(
         [autoregressive(s, k) for k in KINDS if k != "ddsf"]
     ),
 }
@@ -138,7 +138,7 @@ def test_a_mixture_refuses_maps_that_move_spares():
         ([trj.transport.CosmicFlow(space)], MovesSpares(space)),
     ):
         with pytest.raises(ConfigurationError, match="spare coordinates"):
-            trj.transport.Mixture(*arguments)
+            trj.transport.MixtureOfMaps(*arguments)
 
 
 def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
@@ -624,7 +624,7 @@ def test_normals_of_no_weight_are_never_chosen(generator):
             break
     else:
         raise AssertionError("no weights fell short")
-    flow = Mixture(
+    flow = MixtureOfMaps(
         Gaussians(
             space,
             torch.arange(24.0)[None, :, None].expand(2, -1, 2),
@@ -703,13 +703,13 @@ def test_components_share_the_reference_of_the_first_and_need_no_points(generato
     space = trj.problems.sinh_arcsinh().space
     maps = [Identity(space, StudentT(3)), NotOfNothing(space, Gaussian())]
     log_weights = torch.tensor([[0.0, -math.inf]])
-    flow = Mixture(maps, log_weights=log_weights)
+    flow = MixtureOfMaps(maps, log_weights=log_weights)
     code = torch.ones(10, 1, dtype=torch.long)
     z = flow.reference.sample((10, flow.space.n_slots), generator, torch.float32)
     x, log_q = flow.push(z, code)
     assert torch.allclose(log_q, StudentT(3).log_prob(z[:, :2]).sum(-1), atol=1e-5)
     assert torch.allclose(flow.pull(x, code, generator)[0][:, :2], z[:, :2])
-    both = Mixture(maps).log_prob(x, code)
+    both = MixtureOfMaps(maps).log_prob(x, code)
     assert torch.allclose(both, log_q, atol=1e-5)  # the same map twice, and the same reference
-    whole = Mixture([Identity(space), Identity(space)])
+    whole = MixtureOfMaps([Identity(space), Identity(space)])
     assert whole.push(z[:0], code[:0])[0].shape == (0, 2)

@@ -30,7 +30,7 @@ from ..pilot.screening import draws_within, screen
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
 from .climbs import Climbs
 from .covering import cover, nearly_exact
@@ -326,7 +326,7 @@ class Recipe:
         gap, ancestors = float(self.audit.gap.abs().max()), float(self.audit.ancestors.min())
         return f"halves differ by {gap:.2f} nats, {ancestors:.0f} ancestors"
 
-    def _under_a_flow(self, normals: Mixture) -> Transport:
+    def _under_a_flow(self, normals: MixtureOfMaps) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)

@@ -2,9 +2,9 @@
 
 Targets hold densities of labelled components and no k!. Where names mean nothing, that is made up
 for in three places: a map in canonical order has 1/k! in its density
-(:mod:`trjmcmc.transport.ordered`); births and deaths have the number of places where a component
-may stand in their ratio (:mod:`trjmcmc.kernel.components.births`), and so have splits and merges
-(:mod:`trjmcmc.kernel.components.split`).
+(:mod:`trjmcmc.transport.sorted_components`); births and deaths have the number of places where a
+component may stand in their ratio (:mod:`trjmcmc.kernel.components.births`), and so have splits and
+merges (:mod:`trjmcmc.kernel.components.split`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Whitened(Bijection):
     .. math:: T(z \mid m) = \mu_m + L_m f(z \mid m)
 
     Locations and factors are constants: of draws, or of normals at the modes
-    (:meth:`Laplace.normals`). Unlike :class:`Laplace` it has a table of models, and costs one
+    (:meth:`LaplaceMap.normals`). Unlike :class:`LaplaceMap` it has a table of models, and costs one
     matrix product where there is one model.
 
     Arguments:
