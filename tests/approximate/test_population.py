@@ -9,7 +9,7 @@ from solved import spike_and_slab
 
 import trjmcmc as trj
 from trjmcmc.approximate import ApproximationPolicy
-from trjmcmc.approximate.population import Population
+from trjmcmc.approximate.population import PopulationMonteCarlo
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.result.answer import variational
 from trjmcmc.transport.normals import NormalMixture
@@ -43,7 +43,7 @@ def test_rounds_lower_the_divergence():
     policy = ApproximationPolicy(first_round=8000, rounds=2)
     audit = Audit(target, target.space.enumerate(), particles=150, moves=10, generator=g)
     audit.grow(0)
-    population = Population(target, audit, g, policy)
+    population = PopulationMonteCarlo(target, audit, g, policy)
     exact = target.exact_draws(4000, g).double()
     code = target.space.enumerate().expand(len(exact), -1)
 
@@ -62,7 +62,9 @@ def test_a_normal_is_one_normal_and_two_modes_are_not():
     target = trj.problems.beta_bernoulli()
     audit = Audit(target, target.space.enumerate(), particles=50, moves=5, generator=g)
     audit.grow(0)
-    population = Population(target, audit, g, ApproximationPolicy(first_round=4000, rounds=1))
+    population = PopulationMonteCarlo(
+        target, audit, g, ApproximationPolicy(first_round=4000, rounds=1)
+    )
     for apart, normals in ((0.0, 1), (6.0, 2)):
         x = torch.randn(40_000, 1, generator=g).double()
         x[::2] += apart

@@ -26,7 +26,7 @@ from trjmcmc.errors import (
     TRJWarning,
 )
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.recipes.counts import Components
+from trjmcmc.run.recipes.counts import CountsRecipe
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 
@@ -326,13 +326,13 @@ def test_a_bridge_weighs_counts_whose_normals_fit_poorly():
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
 def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch):
-    usual = Components.route
+    usual = CountsRecipe.route
 
     def other(self, through, codes, generator):
         found = usual(self, through, codes, generator)
         return found._replace(log_weights=[w + m for m, w in enumerate(found.log_weights)])
 
-    monkeypatch.setattr(Components, "route", other)
+    monkeypatch.setattr(CountsRecipe, "route", other)
     _, result = sampled(counted()[0])
     with pytest.raises(TRJError, match="evidence"):
         result.evidence(full=True)

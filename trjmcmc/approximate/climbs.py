@@ -27,7 +27,7 @@ RAREST = math.log(1e-4)  # weight of a normal that is left out
 APART = 4.0  # standard deviations of a squared length by which normals of climbs differ
 
 
-class Climbs:
+class ClimbsByModel:
     """Climbs of each model, made when they are first asked for.
 
     Arguments:

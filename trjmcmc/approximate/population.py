@@ -29,7 +29,7 @@ JUDGES = 4000  # draws of the pilot run that choose the number of normals at fir
 HELD_OUT = 0.2  # share of weighted draws that do later
 
 
-class Population:
+class PopulationMonteCarlo:
     """Mixtures of normals of each model of a small space, in few dimensions.
 
     Normals are fitted to draws of a pilot run, as many as predict its held-out draws best; then,

@@ -26,8 +26,8 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
+from .family_fit import OBJECTIVES, FamilyFit
 from .policy import ApproximationPolicy
-from .recipe import OBJECTIVES, Recipe
 
 FOUND_STEPS = 2000  # that q(m) learns in where the map has nothing to learn
 
@@ -147,7 +147,7 @@ def variational(
     generator = torch.Generator(target.device).manual_seed(seed)
     with target.counted_in(account):
         if target.space.few and models is None:
-            recipe = Recipe(
+            recipe = FamilyFit(
                 target,
                 family,
                 objective=objective,
@@ -183,7 +183,7 @@ def variational(
     return answer
 
 
-def _of_few(recipe: Recipe, n: int) -> Variational:
+def _of_few(recipe: FamilyFit, n: int) -> Variational:
     """Fit a small space, and ask the audit."""
     transport = recipe.run()
     target = recipe.target

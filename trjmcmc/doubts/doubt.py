@@ -57,7 +57,7 @@ class Doubt:
         return f"{self.subject!r} ({self.words})"
 
 
-class Kind(NamedTuple):
+class DoubtKind(NamedTuple):
     """How doubts of a kind are said aloud.
 
     Attributes:
@@ -72,44 +72,44 @@ class Kind(NamedTuple):
 
 
 KINDS = {  # the gravest first
-    "capture": Kind(
+    "capture": DoubtKind(
         DisagreementWarning,
         "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
         "Every number may be wrong.",
     ),
-    "chains": Kind(
+    "chains": DoubtKind(
         ConvergenceWarning,
         "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "
         "convergence().",
     ),
-    "until": Kind(ConvergenceWarning, "until was not reached: {}."),
-    "halves": Kind(
+    "until": DoubtKind(ConvergenceWarning, "until was not reached: {}."),
+    "halves": DoubtKind(
         CoverageWarning,
         "the pilot run contradicts itself: {}. It may have lost a mode.",
     ),
-    "coverage": Kind(
+    "coverage": DoubtKind(
         CoverageWarning,
         "the map misses a part of the posterior of {}. Evidences and draws of the map alone are "
         "wrong there, chains may be right.",
     ),
-    "evidences": Kind(
+    "evidences": DoubtKind(
         CoverageWarning,
         "log evidences by the map are not those of the audit: {}; see audit().",
     ),
-    "search": Kind(CoverageWarning, "few climbs have searched for modes: {}."),
-    "limit": Kind(LimitWarning, "a count has run into its limit: {}."),
-    "rounding": Kind(PrecisionWarning, "rounding changes log densities {}."),
-    "resolution": Kind(
+    "search": DoubtKind(CoverageWarning, "few climbs have searched for modes: {}."),
+    "limit": DoubtKind(LimitWarning, "a count has run into its limit: {}."),
+    "rounding": DoubtKind(PrecisionWarning, "rounding changes log densities {}."),
+    "resolution": DoubtKind(
         PrecisionWarning,
         "rounding decides: {}. Probabilities of these models are not to be trusted.",
     ),
-    "overflow": Kind(ConvergenceWarning, "{}, and counted as impossible."),
-    "answer": Kind(ConvergenceWarning, "variational answer: {}.", alone=True),
-    "prior": Kind(
+    "overflow": DoubtKind(ConvergenceWarning, "{}, and counted as impossible."),
+    "answer": DoubtKind(ConvergenceWarning, "variational answer: {}.", alone=True),
+    "prior": DoubtKind(
         ConvergenceWarning,
         "reweighting leaves {}: the new prior is too far from the old one.",
     ),
-    "routes": Kind(
+    "routes": DoubtKind(
         DisagreementWarning,
         "routes to the evidences disagree: {}. The combined errors count the difference; see "
         "evidence().",
@@ -139,7 +139,7 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
     return found
 
 
-def _sentence(kind: Kind, doubts: Sequence[Doubt]) -> str:
+def _sentence(kind: DoubtKind, doubts: Sequence[Doubt]) -> str:
     """What is wrong, of a kind."""
     each = list(dict.fromkeys(map(str, doubts)))
     each = [*each[:NAMED], *([f"and {len(each) - NAMED} more"] if len(each) > NAMED else [])]

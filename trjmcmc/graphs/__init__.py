@@ -21,7 +21,7 @@ from .ordered import ordered
 from .particles import GraphParticles, bootstrap
 from .posterior import GraphPosterior
 from .scores import bdeu, bge, linear
-from .simulate import Simulated, random_graph, simulate
+from .simulate import SimulatedNetwork, random_graph, simulate
 from .target import target
 
 __all__ = [
@@ -33,7 +33,7 @@ __all__ = [
     "GraphPosterior",
     "LocalScores",
     "OrderedDags",
-    "Simulated",
+    "SimulatedNetwork",
     "bdeu",
     "bge",
     "bootstrap",

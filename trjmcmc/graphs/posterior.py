@@ -26,7 +26,7 @@ from .metrics import metrics
 from .scores import checked, free_rows
 from .tables import (
     Errors,
-    Independent,
+    IndependentTables,
     OfRun,
     by_pair,
     log_mean,
@@ -107,7 +107,7 @@ class GraphPosterior:
                 f"GraphPosterior: expected parent masks (n, {len(names)}), got {tuple(masks.shape)}"
             )
         found = cls.__new__(cls)
-        found._hold(masks.cpu()[None], list(names), scores, Independent(), None)
+        found._hold(masks.cpu()[None], list(names), scores, IndependentTables(), None)
         return found
 
     def _hold(

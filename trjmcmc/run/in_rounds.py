@@ -40,8 +40,8 @@ from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
     STATED,
-    Place,
     RoundsSaver,
+    RunFolder,
     before_in,
     before_of,
     check_same,
@@ -80,7 +80,7 @@ def begin(
     fit: bool | str = "auto",
     start: Any = None,
     saved: Mapping[str, Any] | None = None,
-    place: Place | None = None,
+    place: RunFolder | None = None,
 ) -> InRounds:
     """A run in rounds that has not begun.
 
@@ -429,7 +429,7 @@ class InRounds:
             overflows=run.overflows,
             evaluations=self._spending.evaluations,
             gradients=self._spending.gradients,
-            plan=told.Plan(weights=dict(run.shares), settings=run.settings),
+            plan=told.KernelPlan(weights=dict(run.shares), settings=run.settings),
             acceptance=run.acceptance,
             unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
             draws_asked=asked,

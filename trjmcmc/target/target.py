@@ -22,7 +22,7 @@ from .density import Density
 from .equations import Equations
 from .likelihood import LogLikelihood
 from .model import Model, Truth, stated_dtype
-from .parameters import Parameters
+from .parameters import NamedParameters
 from .pieces import in_pieces
 from .prior import PriorSpec
 from .probe import probe
@@ -34,7 +34,7 @@ from .words import InWords
 Found = TypeVar("Found")
 
 
-class Target(Parameters, InWords, Remade, Counted):
+class Target(NamedParameters, InWords, Remade, Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
     Nothing that a run does changes it, so that many may share one. Two forms: a list of models,

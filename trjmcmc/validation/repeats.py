@@ -13,7 +13,7 @@ from ..checkpoint.lock import Lock
 from ..errors import CheckpointError, PoolError
 from ..run.crew import Crew
 from ..run.shard_work import Failed
-from .repeat import Given, one_repeat
+from .repeat import Setup, one_repeat
 
 FILE = "repeats.jsonl"
 
@@ -22,7 +22,7 @@ AHEAD = 2  # repeats a worker that are on their way, so that none waits
 WORKERS = 4  # supposed, where an executor does not say how many it has
 
 
-class Kept:
+class SavedRepeats:
     """Finished repeats in a folder, a line of JSON each, so that a new process goes on.
 
     Arguments:
@@ -78,7 +78,7 @@ class Kept:
             self._lock = None
 
 
-def spec_of(given: Given) -> dict[str, Any]:
+def spec_of(given: Setup) -> dict[str, Any]:
     """What tells repeats of one validation from those of another, as plain data."""
     target = given.target
     return {
@@ -91,7 +91,7 @@ def spec_of(given: Given) -> dict[str, Any]:
 
 
 def finished(
-    given: Given, numbers: list[int], executor: Any, over: Callable[[], bool]
+    given: Setup, numbers: list[int], executor: Any, over: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Repeats of those numbers as they come, until time is over.
 

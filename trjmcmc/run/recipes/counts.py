@@ -22,12 +22,12 @@ from ...transport.sorted_components import SortedComponents
 from ..moves import component_births, component_exchanges, component_walks
 from .base import FRESH, Known, Moves
 from .climbs import DRAWS, with_another
-from .cooled import CLIMBERS, Cooled
+from .cooled import CLIMBERS, CooledRecipe
 
 LEAST_TAUGHT = 4000  # draws from which normals are fitted to ordered components
 
 
-class Components(Cooled):
+class CountsRecipe(CooledRecipe):
     """Births, exchanges, splits; normals of the components in order once there are draws."""
 
     def warm_kernel(self, target: Target) -> Kernel:

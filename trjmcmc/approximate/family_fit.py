@@ -32,7 +32,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
-from .climbs import Climbs
+from .climbs import ClimbsByModel
 from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
@@ -40,7 +40,7 @@ from .flow_over import flow_over
 from .moments import Widening, can_be_followed
 from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
-from .population import Population
+from .population import PopulationMonteCarlo
 
 OBJECTIVES = ("cover, then polish", "cover", "reverse")
 
@@ -70,7 +70,7 @@ class Near(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Recipe:
+class FamilyFit:
     """Fits one family to the posteriors of a small space.
 
     A pilot run of tempered draws comes first, where there is one: maps learn from it what there
@@ -124,7 +124,7 @@ class Recipe:
         self.name = name_of(self.family)
         self.codes = self.target.space.enumerate()
         self.active = self.target.space.active(self.codes)
-        self.climbs = Climbs(self.target, self.codes, self.generator)
+        self.climbs = ClimbsByModel(self.target, self.codes, self.generator)
         self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
@@ -300,7 +300,7 @@ class Recipe:
             )
         if self.is_audited and (few or asked):
             assert self.audit is not None
-            population = Population(self.target, self.audit, self.generator, self.policy)
+            population = PopulationMonteCarlo(self.target, self.audit, self.generator, self.policy)
             made, self.name = population.run(self.left), "normals"
         elif asked:
             raise ConfigurationError(
