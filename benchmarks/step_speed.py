@@ -110,9 +110,9 @@ def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, w
     def draw(by: Any = stepper) -> None:
         nonlocal state
         state, (rows, pairs) = by(state)
-        tally.take(rows)
+        tally.add_rows(rows)
         if crossings is not None:
-            crossings.take(pairs)
+            crossings.add_pairs(pairs)
 
     for _ in range(WARM):  # a map that remembers models knows most of them by then
         draw(plain)

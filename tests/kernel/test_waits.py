@@ -178,7 +178,7 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         state, infos = kernel.step(state, generator)
         tally.add(infos)
         if crossings:
-            crossings.take(crossings.pairs(infos))
+            crossings.add_pairs(crossings.pairs(infos))
     return state
 
 

@@ -130,7 +130,7 @@ def test_an_audit_takes_up_a_part(generator):
     theta, normals, known = wide_alone(problem, generator)
     part, *_ = screen(problem, code_of(problem), known, normals, theta, 20_000, generator)
     alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
-    audit.take_up(part)
+    audit.add_part(part)
     outside = float(audit.outside[0])  # it may have met some of the narrow mode itself
     share = 1 - float((alone[0] - audit.log_evidence[0]).exp()) * outside
     assert float(audit.log_evidence[0]) == pytest.approx(0.0, abs=0.3)

@@ -142,7 +142,7 @@ class FamilyFit:
             self.parts += lost
             if self.audit is not None:
                 for part in lost:
-                    self.audit.take_up(part)
+                    self.audit.add_part(part)
             name = self.name
             made = self._better(made, self._fit(), name)
             lost = self._lost(made)

@@ -114,7 +114,7 @@ def begin(
         stated = stated_again(stated, there, found is not None)
         lesson = found.plan if found is not None else there["lesson"]
         if lesson[MAP] is not None:
-            known.take_map(lesson[MAP])
+            known.restore_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
             raise ConfigurationError(ONWARD)
     aims = Aims.of(known.target.to(device="cpu", probe=False).space, until)

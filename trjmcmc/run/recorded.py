@@ -86,9 +86,9 @@ class Recorded:
             except BudgetError:
                 self.recipe.limit.spend()
                 break
-            self.tally.take(rows)
+            self.tally.add_rows(rows)
             if self.crossings is not None:
-                self.crossings.take(pairs)
+                self.crossings.add_pairs(pairs)
             self._keep()
             yield ahead
         self.tally.check()

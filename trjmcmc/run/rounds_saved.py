@@ -266,7 +266,7 @@ def before_in(place: RunFolder, recipe: Recipe, spending: Spending) -> Resumptio
     if found is None:
         return None
     check_pairs(place.folder.path, {PLAN: (found.head[PLAN], asdict(recipe.plan))})
-    spending.take_up(found.head["account"], found.head["seconds"])
+    spending.restore(found.head["account"], found.head["seconds"])
     columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
     position = Position.of(found.head[ROUNDS], found.plan, target.device)
     return Resumption(position, _record(columns, target))

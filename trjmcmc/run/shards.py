@@ -124,7 +124,7 @@ class Shards(Recorded):
             self.record.append(State(code.long(), theta, log_joint))
         self._thin()
         for rows in counts:
-            self.tally.take(rows)
+            self.tally.add_rows(rows)
 
     @property
     def random(self) -> Tensor:
