@@ -189,7 +189,7 @@ def test_log_joint_and_gradient_are_those_of_torch(float64):  # noqa: F811
     keep = torch.zeros_like(more[0], dtype=torch.bool)
     slot = ours.slot_names.index("height")
     keep[:, slot] = True
-    filled = ours.refill(code[:1].expand(4000, -1), more[0], keep, seed=6)
+    filled = ours.sample_missing(code[:1].expand(4000, -1), more[0], keep, seed=6)
     assert torch.equal(filled[:, slot], more[0][:, slot])
     assert filled.isfinite().all() and (filled[:, 0] != more[0][:, 0]).all()
     assert dict(model.dims) == {"theta": ("county",), "inside": ("k",)}

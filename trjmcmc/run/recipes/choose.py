@@ -50,5 +50,5 @@ def kind_of_graphs(target: Target) -> type[Recipe]:
     """Graphs drawn whole, walked by tables, with parameters of each node; else like items."""
     several = target.space.several and not target.space.orders
     if target.scores is not None and not target.dim and several:
-        return WalkedGraphsRecipe if target.once(graph_draws) is None else GraphsRecipe
-    return EquationsRecipe if target.once(has_families) else SubsetsRecipe
+        return WalkedGraphsRecipe if target.cached(graph_draws) is None else GraphsRecipe
+    return EquationsRecipe if target.cached(has_families) else SubsetsRecipe

@@ -37,7 +37,7 @@ class GraphsRecipe(Recipe):
     @property
     def drawn(self) -> GraphDraws:
         """What draws the graphs; without one the target has another recipe."""
-        found = self.target.once(graph_draws)
+        found = self.target.cached(graph_draws)
         assert found is not None
         return found
 
