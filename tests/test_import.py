@@ -113,6 +113,11 @@ def test_names_of_folders_are_there():
         assert all(hasattr(folder, name) for name in getattr(folder, "__all__", []))
 
 
+def test_the_module_of_errors_shows_its_own_names_alone():
+    shown = {name for name in dir(trj.errors) if not name.startswith("_")}
+    assert "TRJError" in shown and not shown & {"Any", "os", "sys", "torch", "warnings"}
+
+
 @pytest.mark.parametrize("folder", ["transport", "weights"])
 def test_folders_that_load_zuko_leave_checks_of_arguments_on(folder):
     checks = "torch.distributions.Distribution._validate_args"
