@@ -26,7 +26,7 @@ from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
 from ..pilot.parts import Part
 from ..pilot.report import Score
-from ..pilot.screening import draws_within, screen
+from ..pilot.screening import draws_within, search_modes
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
@@ -187,7 +187,7 @@ class FamilyFit:
                 level = self._log_mass(transport, code)
                 log_prior = float(self.target.space.log_prior(code[None])[0])
                 seen = torch.zeros(0, self.target.dim).to(self.codes.device, self.target.dtype)
-                found += screen(
+                found += search_modes(
                     self.target,
                     code,
                     level - log_prior,
