@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from ..checkpoint.lock import Lock
 from ..errors import CheckpointError, PoolError
-from ..run.crew import Crew
 from ..run.shard_work import Failed
+from ..run.tasks import TaskQueue
 from .repeat import Setup, one_repeat
 
 FILE = "repeats.jsonl"
@@ -98,7 +98,7 @@ def finished(
     Arguments:
         given: What they are made of.
         numbers: Which.
-        executor: As of :class:`~trjmcmc.run.crew.Crew`; None does all here.
+        executor: As of :class:`~trjmcmc.run.tasks.TaskQueue`; None does all here.
         over: Whether there is no time left.
 
     Raises:
@@ -111,20 +111,20 @@ def finished(
                 return
             yield one_repeat(given, number)
         return
-    crew = Crew(0, executor)
-    crew.begin(cast("Any", given))  # which asks of a work that it has a target
+    queue = TaskQueue(0, executor)
+    queue.begin(cast("Any", given))  # which asks of a work that it has a target
     most = AHEAD * (getattr(executor, "_max_workers", None) or WORKERS)
     left = list(numbers)
     try:
-        while crew.pending or (left and not over()):
-            while left and len(crew.pending) < most and not over():
+        while queue.pending or (left and not over()):
+            while left and len(queue.pending) < most and not over():
                 number = left.pop(0)
-                crew.send(number, math.inf, one_repeat, number)
+                queue.send(number, math.inf, one_repeat, number)
             if over():
                 return
-            for _, found in crew.arrived():
+            for _, found in queue.arrived():
                 if isinstance(found, Failed):
                     raise PoolError(f"executor: a repeat was lost: {found.text}") from found.error
                 yield found.value
     finally:
-        crew.close()
+        queue.close()
