@@ -17,7 +17,6 @@ from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.kernel.base import Kernel
-from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
 from trjmcmc.run.recipes.base import Moves, Route, gain
@@ -29,6 +28,7 @@ from trjmcmc.run.recipes.subsets import SubsetsRecipe
 from trjmcmc.run.recorded import Recorded
 from trjmcmc.run.rounds import looks
 from trjmcmc.run.stated import Limit, Stated
+from trjmcmc.run.summary import apart, combined, summed_up
 from trjmcmc.transport.normals import gaussian_mixture
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)

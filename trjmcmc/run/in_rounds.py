@@ -29,7 +29,6 @@ from .budget import limited
 from .capture import off_target
 from .given import check_counts
 from .knowledge import Knowledge
-from .look import MET, Run
 from .maps import check_round_trip
 from .plan import Plan
 from .precision import parted
@@ -51,6 +50,7 @@ from .rounds_saved import (
 from .shards import numbers_of
 from .stated import Stated
 from .strategy import FIT_SHARE
+from .summary import MET, Run
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
