@@ -1,6 +1,6 @@
 """The documentation site: `make docs`. Pages are docs/*.md as they are, read from the root.
 
-What is generated: the navigation, from the tables of docs/index.md; the pages of the API, a room
+What is generated: the navigation, from the tables of docs/index.md; the pages of the API, a folder
 each, from docstrings; the gallery, from the scripts of docs/gallery/, which are executed.
 """
 
@@ -91,7 +91,7 @@ def visit_math(translator, node):
     raise __import__("docutils").nodes.SkipNode
 
 
-# ---- the API, a page a room --------------------------------------------------------------------
+# ---- the API, a page per folder ----------------------------------------------------------------
 
 GIVEN = (  # what functions return, though it has no public name
     "trjmcmc.result.predict.Prediction",
@@ -147,7 +147,7 @@ def write_api():
                 shown.append(thing)
     pages = {room: page(TITLES[room], room, found) for room, found in rooms.items() if found}
     toc = "\n".join(f"   {room}" for room in pages)
-    pages["index"] = f"API\n===\n\nBy room of the package.\n\n.. toctree::\n\n{toc}\n"
+    pages["index"] = f"API\n===\n\nBy folder of the package.\n\n.. toctree::\n\n{toc}\n"
     for name, text in pages.items():
         path = folder / f"{name}.rst"
         if not path.exists() or path.read_text() != text:
