@@ -4,9 +4,9 @@ Green (1995) put a step function with an unknown number k of change points on th
 191 disasters between 1851 and 1962 and invented reversible-jump MCMC to sample it. This script
 asks trjmcmc for p(k | data), for the rate over the years, and compares with the exact answer.
 
-    python examples/coal_mining.py                     # k = 1 to 6, to .005, some 25 seconds
+    python examples/coal_mining.py                     # k = 1 to 6, to 0.005, some 25 seconds
     python examples/coal_mining.py --k-min 0 --k-max 10
-    python examples/coal_mining.py --quick             # to .02
+    python examples/coal_mining.py --quick             # to 0.02
     python examples/coal_mining.py --fit               # train a map in full and audit it first
 """
 

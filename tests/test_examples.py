@@ -157,3 +157,23 @@ def test_energies(execute, tmp_path):
     )
     assert "U1" in execute("variational_energies", *tiny, "--figures", tmp_path)
     assert list(tmp_path.glob("*.png"))
+
+
+def test_layers(execute, tmp_path):
+    said = execute("layers", "--quick", "--output", tmp_path, **SECONDS)
+    assert "log_depth+below" in said and (tmp_path / "layers.png").stat().st_size > 10_000
+
+
+def test_the_ground_answers_as_far_as_waves_reach(monkeypatch):
+    """One layer gives its resistivity at 45 degrees; what lies deep is seen by long waves."""
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    layers = importlib.import_module("layers")
+    p = {
+        "top": torch.tensor([2.0, 2.0]),
+        "log_depth": torch.tensor([[1.0], [3.0]]),
+        "below": torch.tensor([[0.5], [0.5]]),
+    }
+    one, two = layers.response(p, torch.tensor([[False], [True]]))
+    assert torch.allclose(one[0], torch.tensor(2.0), atol=1e-4)
+    assert torch.allclose(one[1], torch.tensor(45.0), atol=1e-2)
+    assert abs(two[0, -1] - 2.0) < 0.01 and two[0, 0] < 1.0

@@ -1,4 +1,4 @@
-"""The only file that imports ArviZ: effective sample sizes, R-hat, export, and its pictures.
+"""The only file that imports ArviZ: effective sample sizes, R-hat, export.
 
 Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
 """
@@ -50,10 +50,8 @@ def split_rhat(x: NDArray[np.floating]) -> float:
 def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
     x = np.ascontiguousarray(x, dtype=float)
     arviz, modern = _arviz()
-    if modern:
-        function = getattr(arviz, name)
-        return function(x, chain_axis=0, draw_axis=1, method=method)
-    return getattr(arviz, name)(x, method=method)
+    axes = {"chain_axis": 0, "draw_axis": 1} if modern else {}
+    return getattr(arviz, name)(x, method=method, **axes)
 
 
 def _number(value: Any) -> float:
@@ -85,14 +83,14 @@ def to_arviz(
     for name, places in (axes or {}).items():
         dims[name] = list(places)
         coords |= {axis: np.asarray(x) for axis, x in places.items()}
-    arviz, modern = _arviz()
-    if modern:
-        tree = arviz.from_dict(groups, coords=coords, dims=dims)
-        tree["posterior"].attrs.update(attributes)
-        return tree
-    data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats, coords=coords, dims=dims)
-    data.posterior.attrs.update(attributes)
+    data = _from_dict(groups, coords=coords, dims=dims)
+    data["posterior"].attrs.update(attributes)
     return data
+
+
+def _from_dict(groups: dict[str, Any], **axes: Any) -> Any:
+    arviz, modern = _arviz()
+    return arviz.from_dict(groups, **axes) if modern else arviz.from_dict(**groups, **axes)
 
 
 def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
@@ -115,10 +113,7 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         for name, each in pointwise.items():
             loglik = {"data": np.asarray(each, dtype=float)[None]}
             posterior = {"draw_number": np.arange(len(each), dtype=float)[None]}
-            if modern:
-                data = arviz.from_dict({"posterior": posterior, "log_likelihood": loglik})
-            else:
-                data = arviz.from_dict(posterior=posterior, log_likelihood=loglik)
+            data = _from_dict({"posterior": posterior, "log_likelihood": loglik})
             found[name] = arviz.loo(data, pointwise=True, reff=1.0)
         if len(found) > 1:
             weights = dict(arviz.compare(found, method="stacking")["weight"])
@@ -143,8 +138,7 @@ def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
         group: {name: np.asarray(x)[None] for name, x in arrays.items()}
         for group, arrays in found.items()
     }
-    arviz, modern = _arviz()
-    return arviz.from_dict(whole) if modern else arviz.from_dict(**whole)
+    return _from_dict(whole)
 
 
 def predictions(
@@ -161,54 +155,4 @@ def predictions(
     fitting = {
         k: v for k, v in named.items() if len(v) == whole[k].ndim - 2 and not set(v) & set(whole)
     }
-    arviz, modern = _arviz()
-    if modern:
-        return arviz.from_dict({"posterior_predictive": whole}, dims=fitting)
-    return arviz.from_dict(posterior_predictive=whole, dims=fitting)
-
-
-def picture(kind: str, series: Mapping[str, NDArray[Any]]) -> Any:
-    """A picture by ArviZ, ``plot_trace``, ``plot_rank`` or ``plot_pair``.
-
-    Arguments:
-        kind: ``"trace"``, ``"rank"`` or ``"pair"``.
-        series: Numbers by name, shape (chain, draw).
-
-    Returns:
-        What ArviZ returns: axes (0.2x) or a PlotCollection (1.x).
-    """
-    arviz, modern = _arviz()
-    if kind == "rank":  # what never changes has no ranks
-        series = {k: x for k, x in series.items() if np.ptp(x) > 0} or series
-    draw = getattr(arviz, f"plot_{kind}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what ArviZ 0.2x says of matplotlib's changes
-        if modern:
-            return draw(arviz.from_dict({"posterior": dict(series)}), backend="matplotlib")
-        drawn = draw(arviz.from_dict(posterior=dict(series)), **_options(kind, len(series)))
-    figure_of(drawn).set_layout_engine("constrained")  # else titles lie on the numbers above
-    return drawn
-
-
-def _options(kind: str, n: int) -> dict[str, Any]:
-    """What ArviZ 0.2x is told of a picture of n numbers."""
-    if kind == "rank":
-        columns = min(n, 3)
-        rows = -(-n // columns)
-        return {"grid": (rows, columns), "figsize": (3.2 * columns, 2.6 * rows)}
-    if kind == "trace":
-        return {"compact": False, "figsize": (9.0, 1.7 * n)}
-    return {
-        "kind": "scatter",
-        "marginals": True,
-        "textsize": 10,
-        "scatter_kwargs": {"s": 4, "alpha": 0.3},
-        "figsize": (1.2 + 1.5 * n, 1.0 + 1.4 * n),
-    }
-
-
-def figure_of(drawn: Any) -> Any:
-    """The matplotlib figure of axes, of an array of axes, or of a PlotCollection."""
-    if hasattr(drawn, "viz"):
-        return drawn.viz["figure"].item()
-    return np.asarray(drawn, dtype=object).ravel()[0].figure
+    return _from_dict({"posterior_predictive": whole}, dims=fitting)

@@ -7,16 +7,12 @@
 # falls fast, then slowly. The likelihood is SciPy's solver, point by point and without gradients.
 
 # %%
-import os
-
 import numpy as np
 from matplotlib import pyplot as plt
 from scipy.integrate import solve_ivp
 from scipy.stats import halfnorm, lognorm, norm
 
 import trjmcmc as trj
-
-CALLS = int(os.environ.get("CALLS", 20_000))  # the site is built with fewer
 
 hours = np.array([0.25, 0.5, 0.75, 1.0, 1.25, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0])
 seen = np.array([1.50, 0.94, 0.78, 0.48, 0.37, 0.19, 0.12, 0.11, 0.08, 0.07, 0.05])  # mg/l
@@ -51,7 +47,7 @@ models = [
         "two compartments", {**one, "there": rate, "back": rate}, trj.BlackBox(log_likelihood)
     ),
 ]
-result = trj.TRJSampler(trj.Target(models), seed=1).run(max_evaluations=CALLS, progress=False)
+result = trj.TRJSampler(trj.Target(models), seed=1).run(max_evaluations=20_000, progress=False)
 print(result.bayes_factor("two compartments", "one compartment", log=True), "nats")
 print(result.evidence()[["log_evidence", "se", "verdict"]].round(2).to_string())
 
@@ -62,7 +58,7 @@ print(result.evidence()[["log_evidence", "se", "verdict"]].round(2).to_string())
 # %%
 alone = trj.TRJSampler(trj.Target(models[:1]), seed=1)
 runs = {
-    "one compartment": alone.run(max_evaluations=CALLS // 2, progress=False),
+    "one compartment": alone.run(max_evaluations=10_000, progress=False),
     "two compartments": result,
 }
 times = np.linspace(0.1, 8.0, 100)

@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 os.environ["PYTHONPATH"] = str(ROOT)  # of the kernels that execute the gallery
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("SECONDS", "60")  # of each run of the gallery
-os.environ.setdefault("CALLS", "20000")
 os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # by tqdm, in kernels
 
 with warnings.catch_warnings():
@@ -105,15 +103,15 @@ TITLES = {
     "space": "Spaces of models",
     "run": "Runs",
     "result": "Results",
-    "doubts": "What speaks against an answer",
-    "approximate": "Variational answers",
+    "doubts": "Doubts about an answer",
+    "approximate": "Variational approximation",
     "validation": "Checks of a user's own model",
     "simulate": "Simulated data",
-    "posthoc": "Evidences of draws",
+    "posthoc": "Marginal likelihoods of draws",
     "compare": "Samplers side by side",
     "interop": "Models of other languages",
-    "weights": "Learnt distributions over models",
-    "transport": "Maps",
+    "weights": "Learned distributions over models",
+    "transport": "Transport maps",
     "kernel": "Moves",
     "priors": "Priors",
     "problems": "Problems with known answers",
@@ -147,7 +145,7 @@ def write_api():
                 shown.append(thing)
     pages = {room: page(TITLES[room], room, found) for room, found in rooms.items() if found}
     toc = "\n".join(f"   {room}" for room in pages)
-    pages["index"] = f"API\n===\n\nBy folder of the package.\n\n.. toctree::\n\n{toc}\n"
+    pages["index"] = f"API\n===\n\nBy part of the package.\n\n.. toctree::\n\n{toc}\n"
     for name, text in pages.items():
         path = folder / f"{name}.rst"
         if not path.exists() or path.read_text() != text:

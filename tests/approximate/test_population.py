@@ -111,10 +111,10 @@ def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
     target = weak_effects()
     flow, p = trj.transport.LaplaceMap(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
     right = variational(target, Given(target.space, p, p), flow, generator)
-    assert not any("draws it with" in str(doubt) for doubt in right.doubts)
+    assert not any("of its draws" in str(doubt) for doubt in right.doubts)
     gumbel = -torch.expm1(-p / (1 - p))
     wrong = variational(target, Given(target.space, p, gumbel), flow, generator)
-    assert any("draws it with" in str(doubt) for doubt in wrong.doubts)
+    assert any("of its draws" in str(doubt) for doubt in wrong.doubts)
 
 
 def test_models_that_are_never_drawn(generator):

@@ -40,7 +40,7 @@ PROVOKED = {
     ),
     "until was not reached": lambda: of_chains.of_length("probability +- 0.02 of 0.01"),
     "'b' (drifts)": lambda: of_chains.of_shares([("b", 0.5, "drifts", 1.2)], [], LONGER),
-    "rests on 5.0 draws": lambda: of_maps.of_pilot(audit(ancestors=5.0), LONGER),
+    "rests on 5.0 prior draws": lambda: of_maps.of_pilot(audit(ancestors=5.0), LONGER),
     "differ by 5.0 nats": lambda: of_maps.of_pilot(audit(gap=-5.0), LONGER),
     "covers 80.0% of the posterior": lambda: of_maps.of_coverage(audit(covered=0.8), "vi"),
     "those of the audit: 'm' (+0.50 nats)": lambda: of_maps.of_coverage(audit(difference=0.5)),
@@ -55,10 +55,10 @@ PROVOKED = {
     "rounding decides": lambda: of_numbers.of_resolution({}, None, "sums of log densities"),
     "reweighting leaves 40 effective": lambda: [of_numbers.of_reweighting("m", 40.0, 5000, 0.9)],
     "3 of 500 points": lambda: of_numbers.of_overflows(3, 500),
-    "modes below 15% of climbs may be lost": lambda: of_search.of_modes(
+    "few searches for modes: detection limit 15%": lambda: of_search.of_modes(
         trj.problems.sleep().space, of_chains.Judged("", 0.0, 1.0, 0.15), LONGER
     ),
-    "Climbs found a part": lambda: [of_search.of_climbs("m", 0.2)],
+    "Local optimisations found a part": lambda: [of_search.of_climbs("m", 0.2)],
     "The map misses a part": lambda: of_answers.of_audit(audit(covered=0.8)),
     "+0.50 ± 0.01 nats off": lambda: of_answers.of_audit(audit(difference=0.5)),
     "no density": lambda: of_answers.of_weights(torch.tensor([0.0, -math.inf]), 0.1, 0.9),
@@ -71,7 +71,7 @@ PROVOKED = {
     "% larger under q": lambda: of_answers.of_moments(
         [("m", {"x": 1.3 * weights().numpy()}, weights().square() * (1 - 1.3**2) / 2)]
     ),
-    "which draws it with 0.200": lambda: of_answers.of_counts(
+    "but 0.200 of its draws": lambda: of_answers.of_counts(
         ["m", "n"], torch.tensor([0.5, 0.5]), torch.tensor([200, 800])
     ),
     "reverse KL lost a part": lambda: [of_answers.of_fallback()],

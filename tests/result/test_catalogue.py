@@ -233,6 +233,7 @@ def test_pictures_of_components(run):
     line = result.plot_components("place", interval=0.8)
     area = sum(bar.get_height() * bar.get_width() for bar in line.patches)
     assert area == pytest.approx(float(result.raw.code.double().mean()), rel=0.03)
+    assert len(result.plot_inclusion().patches) == len(result.catalogue())
     plane = result.plot_components("place", "size")
     assert (plane.get_xlabel(), plane.get_ylabel()) == ("place", "size")
     assert plane.texts[0].get_text() == "1.00"
@@ -245,8 +246,7 @@ def test_pictures_of_components(run):
         curves = result.plot_averaged(grid, curve, data)
         assert "mean over all models" in [t.get_text() for t in curves.get_legend().get_texts()]
         matplotlib.pyplot.close(curves.figure)
-    for drawn in (ax, line, plane):
-        matplotlib.pyplot.close(drawn.figure)
+    matplotlib.pyplot.close("all")
 
 
 def said_of_counts(p, prior=None, n=8000):

@@ -1,4 +1,4 @@
-"""Pictures through ArviZ, and the page of a result: whole in itself, and readable on a phone."""
+"""Pictures of draws, and the page of a result: whole in itself, and readable on a phone."""
 
 import json
 import re
@@ -114,7 +114,7 @@ def test_the_citation_is_that_of_the_file():
     assert title in CITATION and "The trjmcmc developers" in CITATION
 
 
-def test_pictures_by_arviz(result, components):
+def test_pictures_of_draws(result, components):
     last = result.models[-1]
     assert len(result.plot_trace(chains=2)) >= 2
     assert result.plot_trace(last).shape[1] == 2
@@ -129,6 +129,14 @@ def test_pictures_by_arviz(result, components):
     with pytest.raises(TRJError, match="two numbers or more"):
         result.plot_corner(last, names[:1])
     matplotlib.pyplot.close("all")
+
+
+def test_ranks_are_of_draws_evenly_spaced(result, monkeypatch):
+    seen, module = [], trj.Result.__module__
+    monkeypatch.setattr(f"{module}.RANKED", 1000)
+    monkeypatch.setattr(f"{module}.plot_rank", lambda series, named: seen.append(series["model"]))
+    result.plot_rank()
+    assert [x.shape for x in seen] == [(4, 250)]
 
 
 # ---- in a browser ------------------------------------------------------------------

@@ -75,7 +75,7 @@ def test_probabilities_and_evidences_are_right(whole):
     gap = evidence["combined"] - [result.truth.log_evidence[m] for m in evidence.index]
     assert bool((gap.abs() < 4.4 * evidence["combined_se"]).all())
     assert result.report.judged.doubt == "" and not said_by(result)
-    assert "would have been found with 95 %" in str(result.report)
+    assert "was found with probability 0.95" in str(result.report)
 
 
 def test_a_limit_gives_the_beginning_of_the_run(whole):

@@ -7,6 +7,7 @@ import threading
 import time
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch.distributions import Normal
@@ -215,3 +216,25 @@ def test_a_report_says_where_time_was_up_before_the_draws(clock):
     free, _ = timed(toys.gaussians(), 6.0, clock)
     assert "were up before 1000000 draws" in str(short.report) and short.raw.n_draws < 10**6
     assert not any("were up before" in str(r.report) for r in (enough, free))
+
+
+@pytest.mark.parametrize("calls", [12_000, 40_000])
+def test_few_calls_of_a_black_box_over_components_leave_steps_to_their_chains(calls):
+    """Values near 1, independent, so that each component multiplies the evidence alike."""
+
+    def near_one(p, active):
+        return float(-0.5 * np.sum((p["value"][active] - 1.0) ** 2) / 0.3**2)
+
+    space = trj.Counts(3, 0, of="value")
+    target = trj.Target(space, {"value": Normal(0.0, 1.0)}, trj.BlackBox(near_one))
+    width = 1 + 0.3**2
+    factor = 0.3 * width**-0.5 * math.exp(-0.5 / width)
+    truth = factor ** np.arange(4)
+    truth /= truth.sum()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = trj.TRJSampler(target, seed=1).run(max_evaluations=calls, progress=False)
+    table = result.model_probabilities()
+    z = (table["probability"] - truth) / table["se"]
+    assert result.report.evaluations <= calls
+    assert z.abs().max() < 4.5 and table["se"].max() < 0.3 * (12_000 / calls) ** 0.5

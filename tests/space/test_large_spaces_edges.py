@@ -235,10 +235,10 @@ def test_results_print_in_few_lines(clock):
     sampler = trj.TRJSampler(trj.problems.conjugate_selection(p=10), seed=1)
     sampler.fit(steps=20, progress=False)
     assert "approximate" in str(sampler.variational) and "x5 " in str(sampler.variational)
-    assert "run() will tell" in str(sampler.variational)
+    assert "run() measures how far off" in str(sampler.variational)
     result = sampler.run(max_seconds=3, progress=False)
     report = str(result.report)
-    assert "run() will tell" not in report and "largest inclusion error" in report
+    assert "run() measures how far off" not in report and "largest inclusion error" in report
     assert "likelihoods" in report and "% between models" in report and len(report) < 2000
     assert len(repr(result.predict(lambda p, active: p["beta"].sum(-1)))) < 120
     assert repr(result.predict(lambda p, active: p["beta"])).startswith("Prediction of shape (10,)")

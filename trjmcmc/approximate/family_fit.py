@@ -322,9 +322,10 @@ class FamilyFit:
         """What became of the pilot run, in words."""
         if self.audit is None:
             many = self.target.dim > self.policy.many_coordinates
-            return "there are none" + (" in so many coordinates" if many else "")
+            return "no pilot run" + (" in so many coordinates" if many else "")
         gap, ancestors = float(self.audit.gap.abs().max()), float(self.audit.ancestors.min())
-        return f"halves differ by {gap:.2f} nats, {ancestors:.0f} ancestors"
+        rests = f"the pilot run rests on {ancestors:.0f} prior draws"
+        return f"{rests}, its halves differ by {gap:.1f} nats"
 
     def _under_a_flow(self, normals: MixtureOfMaps) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""

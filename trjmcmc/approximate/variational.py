@@ -67,7 +67,7 @@ def variational(
     ``mean-field``     a normal with independent coordinates
     ``full-rank``      a normal
     ``laplace``        the normal at the mode
-    ``pathfinder``     the best normal of each of eight climbs, together
+    ``pathfinder``     the best normals of eight local optimisations
     ``normals``        a mixture of normals
     ``coupling``       :class:`CosmicFlow`
     ``spline``         autoregressive splines
@@ -84,7 +84,7 @@ def variational(
     learns from them (a flow of up to eight coordinates from weighted draws of normals, which are
     nearly the posterior's), is polished by reverse KL, and scored by draws that were kept back.
     Beyond thirty coordinates there are none; flows get the means and covariances of short chains
-    that start at their own draws. In a large space q(m) is learnt beside the map by reverse KL.
+    that start at their own draws. In a large space q(m) is learned beside the map by reverse KL.
 
     Arguments:
         target: The target.
@@ -103,7 +103,7 @@ def variational(
         draws: Draws that the answer is made of; 10 000 if omitted.
         audit: Whether a small space has tempered draws.
         max_evaluations: Evaluations of the likelihood before the answer's own draws, about: of the
-            pilot run, the training, and climbs that look for what it has lost.
+            pilot run, the training, and the search for modes that it has lost.
         seed: Any integer; drawn if omitted.
         device: Where to compute.
         dtype: If omitted that of the target; float64 where that was left open.

@@ -73,7 +73,7 @@ class ClassicalSampler(TRJSampler):
             ``"spline CTP"`` (one :class:`CosmicFlow` for all); by reverse KL without pilot draws
             after Yin & Jiao, ``"VI TRJ"`` (:class:`RealNVP`) and ``"VI CTP"``
             (:class:`ConditionalRealNVP`), both of 8 couplings and by the trainings of this
-            package, where the paper takes up to 16 and 10 000 to 40 000 steps at 1e-4.
+            package, where the paper has up to 16 and 10 000 to 40 000 steps at 1e-4.
         options: ``seed``, ``device``, ``dtype``.
 
     Raises:

@@ -15,7 +15,6 @@ from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..estimate.mean import mean_error
 from ..estimate.precision import features
-from ..plot.samplers import plot_comparison
 from ..result.result import Result
 from ..run.sampler import TRJSampler
 from ..target.target import Target
@@ -23,7 +22,6 @@ from .classical import METHODS, ClassicalSampler
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
 
 LEAST_DRAWS = 4  # draws a chain of which effective draws can be told
@@ -38,7 +36,7 @@ class Comparison:
     """What :func:`compare_samplers` found.
 
     Attributes:
-        table: One row a sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
+        table: One row per sampler. ``fit_s`` and ``total_s`` in seconds of wall time;
             ``chains``, how many it had; ``ess``, effective draws of the model indicator that
             has fewest (of those between 1 and 99 %), less the one that each chain starts with;
             the same per second of the total, per step of a chain and per evaluation of the
@@ -50,10 +48,6 @@ class Comparison:
 
     table: pd.DataFrame
     results: dict[str, Result | None]
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Effective draws of the indicator a second, fit included."""
-        return plot_comparison(self.table, ax)
 
 
 def compare_samplers(
@@ -139,7 +133,7 @@ def _run(
     row |= _row(result, total)
     notes = sorted({type(w.message).__name__ for w in said})
     if result.raw.n_draws < LEAST_DRAWS:
-        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws a chain")
+        notes.insert(0, f"the fit left time for {result.raw.n_draws} draws per chain")
     row["note"] = "; ".join(notes)
     return row, result
 

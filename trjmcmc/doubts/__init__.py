@@ -10,10 +10,10 @@ words                                  check                       test
 R-hat 1.34                             of_chains.by_rhat           result/test_doubts.py
 R-hat 1.34 of a tail of x              of_chains.of_tails          result/test_doubts.py
 runs differ in x                       of_chains.of_runs           result/test_merge.py
-nothing sound tells the probability of of_chains.of_visits         result/test_doubts.py
+no estimate of the probability of 'b'  of_chains.of_visits         result/test_doubts.py
 'b' (drifts by +0.1 in half the run)   of_chains.of_shares         result/test_item_alarms.py
 until was not reached                  of_chains.of_length         doubts/test_doubt.py
-a pilot run that rests on 5.0 draws    of_maps.of_pilot            result/test_doubts.py
+a pilot run rests on 5.0 prior draws   of_maps.of_pilot            result/test_doubts.py
 halves of the pilot run differ         of_maps.of_pilot            result/test_doubts.py
 the map covers 80.0% of the posterior  of_maps.of_coverage         result/test_doubts.py
 the audit has another evidence         of_maps.of_coverage         doubts/test_doubt.py
@@ -25,8 +25,8 @@ reweighting leaves few draws           of_numbers.of_reweighting   posthoc/test_
 points far out in the tail             of_numbers.of_overflows     doubts/test_doubt.py
 a count has run into its limit         of_search.of_limits         result/test_catalogue.py
 no search for lost modes               of_search.of_modes          pilot/test_few_calls.py
-few climbs have searched for modes     of_search.of_modes          doubts/test_doubt.py
-climbs found a part that q lacks       of_search.of_climbs         approximate/test_population.py
+few searches for modes                 of_search.of_modes          doubts/test_doubt.py
+optimisations found what q lacks       of_search.of_climbs         approximate/test_population.py
 models that q(m) hardly draws          of_search.of_neighbours     approximate/test_population.py
 q covers 80% of tempered draws         of_answers.of_audit         approximate/test_variational.py
 no density, or Pareto k, of weights    of_answers.of_weights       approximate/test_variational.py

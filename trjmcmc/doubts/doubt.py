@@ -57,7 +57,7 @@ class Doubt:
         return f"{self.subject!r} ({self.words})"
 
 
-class DoubtKind(NamedTuple):
+class Phrase(NamedTuple):
     """How doubts of a kind are said aloud.
 
     Attributes:
@@ -72,46 +72,46 @@ class DoubtKind(NamedTuple):
 
 
 KINDS = {  # the gravest first
-    "capture": DoubtKind(
+    "capture": Phrase(
         DisagreementWarning,
         "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
         "Every number may be wrong.",
     ),
-    "chains": DoubtKind(
+    "chains": Phrase(
         ConvergenceWarning,
-        "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "
-        "convergence().",
+        "the run has not converged: {}. Standard errors are wide, or NaN where they cannot be "
+        "estimated; see convergence().",
     ),
-    "until": DoubtKind(ConvergenceWarning, "until was not reached: {}."),
-    "halves": DoubtKind(
+    "until": Phrase(ConvergenceWarning, "until was not reached: {}."),
+    "halves": Phrase(
         CoverageWarning,
         "the pilot run contradicts itself: {}. It may have lost a mode.",
     ),
-    "coverage": DoubtKind(
+    "coverage": Phrase(
         CoverageWarning,
         "the map misses a part of the posterior of {}. Evidences and draws of the map alone are "
-        "wrong there, chains may be right.",
+        "wrong there; the chains may be right.",
     ),
-    "evidences": DoubtKind(
+    "evidences": Phrase(
         CoverageWarning,
         "log evidences by the map are not those of the audit: {}; see audit().",
     ),
-    "search": DoubtKind(CoverageWarning, "few climbs have searched for modes: {}."),
-    "limit": DoubtKind(LimitWarning, "a count has run into its limit: {}."),
-    "rounding": DoubtKind(PrecisionWarning, "rounding changes log densities {}."),
-    "resolution": DoubtKind(
+    "search": Phrase(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
+    "limit": Phrase(LimitWarning, "a count has run into its limit: {}."),
+    "rounding": Phrase(PrecisionWarning, "rounding changes log densities {}."),
+    "resolution": Phrase(
         PrecisionWarning,
         "rounding decides: {}. Probabilities of these models are not to be trusted.",
     ),
-    "overflow": DoubtKind(ConvergenceWarning, "{}, and counted as impossible."),
-    "answer": DoubtKind(ConvergenceWarning, "variational answer: {}.", alone=True),
-    "prior": DoubtKind(
+    "overflow": Phrase(ConvergenceWarning, "{}, and counted as impossible."),
+    "answer": Phrase(ConvergenceWarning, "variational answer: {}.", alone=True),
+    "prior": Phrase(
         ConvergenceWarning,
         "reweighting leaves {}: the new prior is too far from the old one.",
     ),
-    "routes": DoubtKind(
+    "routes": Phrase(
         DisagreementWarning,
-        "routes to the evidences disagree: {}. The combined errors count the difference; see "
+        "routes to the evidences disagree: {}. The combined errors include the difference; see "
         "evidence().",
     ),
 }
@@ -139,7 +139,7 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
     return found
 
 
-def _sentence(kind: DoubtKind, doubts: Sequence[Doubt]) -> str:
+def _sentence(kind: Phrase, doubts: Sequence[Doubt]) -> str:
     """What is wrong, of a kind."""
     each = list(dict.fromkeys(map(str, doubts)))
     each = [*each[:NAMED], *([f"and {len(each) - NAMED} more"] if len(each) > NAMED else [])]

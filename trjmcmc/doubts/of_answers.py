@@ -100,7 +100,7 @@ def of_bound(gap: float, coordinates: float) -> list[Doubt]:
     """
     if not gap > FAR + FAR_A_COORDINATE * coordinates:
         return []
-    words = f"the bound is {gap:.2f} nats below the evidence: so far is q from the posterior"
+    words = f"the bound is {gap:.2f} nats below the evidence, which is KL(q | posterior)"
     remedy = "Use corrected=True where Pareto k allows it, or a richer family"
     return [_answer(EVERY, words, gap, remedy)]
 
@@ -154,7 +154,7 @@ def of_spread(label: str, far: FarDraws, names: Sequence[str]) -> list[Doubt]:
     share = 1 - 1 / (1 + float(short.max()))
     words = (
         f"standard deviations under q are short by up to {share:.0%} ({names[int(short.argmax())]} "
-        f"of {label!r}): the posterior has longer tails, by draws further out than those of q"
+        f"of {label!r}): the posterior reaches further out than q"
     )
     return [_answer(label, words, share, MENDED_BY_RUN)]
 
@@ -209,19 +209,21 @@ def of_counts(labels: Sequence[str], p: Tensor, drawn: Tensor) -> list[Doubt]:
     if float(z[worst]) < MISCOUNTED:
         return []
     said, share, label = float(p[worst]), float(drawn[worst]) / n, labels[worst]
-    words = f"model {label!r} has {said:.3f} under q(m), which draws it with {share:.3f}"
+    words = f"model {label!r} has probability {said:.3f} under q(m), but {share:.3f} of its draws"
     return [_answer(label, words, abs(said - share))]
 
 
 def of_fallback() -> Doubt:
     """That a training was taken back."""
-    words = "reverse KL lost a part of a posterior; the map is the one before, which covers it"
+    words = (
+        "reverse KL lost a part of a posterior; the map from before it, which covers it, is kept"
+    )
     return _answer(EVERY, words)
 
 
 def of_no_audit(why: str) -> Doubt:
     """That no tempered draws could judge the answer."""
-    return Doubt(EVERY, f"no tempered draws could audit it: {why}", grave=False)
+    return Doubt(EVERY, f"not audited: {why}", grave=False)
 
 
 def _gaps(

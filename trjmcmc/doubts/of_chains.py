@@ -83,7 +83,7 @@ def of_runs(convergence: Convergence) -> list[Doubt]:
         apart = float(rows.loc[worst, "apart"])
         where = "" if model in {EVERY, REST} else f" in {model!r}"
         label = EVERY if model == REST else str(model)
-        words = f"runs differ in {name}{where}, one by {apart:.2g} sd from all together"
+        words = f"runs differ in {name}{where}, one by {apart:.2g} sd from their mean"
         remedy = "Start runs anew, and make them longer"
         found.append(Doubt(label, words, apart, remedy, kind="chains", against=CHAINS))
     return found
@@ -152,7 +152,7 @@ def of_visits(indicator: ModelIndicator, routes: Routes, longer: str) -> list[Do
             found.append(m)
     if not found:
         return []
-    words = f"nothing sound tells the probability of {', '.join(map(repr, found[:3]))}"
+    words = f"no estimate of the probability of {', '.join(map(repr, found[:3]))}"
     return [Doubt(EVERY, words, math.nan, longer, kind="chains", against=CHAINS)]
 
 

@@ -29,7 +29,7 @@ def of_pilot(audit: AuditReport, longer: str) -> list[Doubt]:
         Doubt(m.model, words, math.nan, longer, kind="chains", against=DRAWS)
         for m in of_note
         if m.ancestors < FEWEST_UNSCREENED_ANCESTORS
-        for words in [f"a pilot run that rests on {m.ancestors:.1f} draws"]
+        for words in [f"a pilot run that rests on {m.ancestors:.1f} prior draws"]
     ]
     apart = [
         Doubt(m.model, words, math.nan, grows, kind="halves", against=DRAWS)
@@ -55,7 +55,7 @@ def of_coverage(audit: AuditReport | None, by: str = "") -> list[Doubt]:
             "Train on pilot draws (fit(by='pilot')): more steps of reverse KL bring no mode back"
         )
     better += f"; {audit.mended} attempts have not mended it" if audit.mended else ""
-    larger = "A larger audit may tell which is right: fit(audit=...)"
+    larger = "A larger audit may show which is right: fit(audit=...)"
     lacking = [
         Doubt(m.model, words, m.missing, better, kind="coverage" * m.matters, against=MAP)
         for m in audit.models

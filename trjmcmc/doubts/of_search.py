@@ -53,7 +53,7 @@ def of_modes(space: Space, judged: Judged | None, longer: str) -> list[Doubt]:
         return []
     if not judged.detection > WIDE:
         return []
-    words = f"modes below {judged.detection:.0%} of climbs may be lost"
+    words = f"detection limit {judged.detection:.0%}"
     if judged.detection == math.inf:
         words = "no search for lost modes"
     kind = "search" if FEW < judged.detection < math.inf else "modes"
@@ -117,8 +117,8 @@ def of_climbs(label: str, times: float) -> Doubt:
         times: How heavy it is at least, beside what q has.
     """
     words = (
-        f"climbs found a part of the posterior of {label!r} that q lacks, at least "
-        f"{min(times, 1e6):.2g} times as heavy as what q has"
+        f"local optimisations found a part of the posterior of {label!r} that q lacks, with at "
+        f"least {min(times, 1e6):.2g} times the mass of what q has"
     )
     return Doubt(label, words, math.log1p(times), kind="answer")
 
@@ -163,7 +163,7 @@ def of_neighbours(
         return []
     (label,) = space.label(near[log_mass.argmax()][None])
     words = (
-        f"models that q(m) hardly draws are at least {mass:.2g} times as probable as all that it "
-        f"does, such as {label!r}"
+        f"models that q(m) hardly draws are at least {mass:.2g} times as probable as those "
+        f"that it draws, such as {label!r}"
     )
     return [Doubt(label, words, math.log1p(mass), kind="answer")]

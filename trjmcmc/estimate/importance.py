@@ -95,7 +95,7 @@ def log_mean_weight(log_w: Tensor) -> Estimate:
         return Estimate(-math.inf, math.inf, 0.0, "no draw in the support")
     ess = math.exp(2 * total - float((2 * log_w).logsumexp(0)))
     error = math.sqrt(max(1 / ess - 1 / n, 0.0))
-    warning = f"importance ESS {ess / n:.1%}" if ess < LOW_SHARE * n else ""
+    warning = f"ESS {ess / n:.1%} of the map's draws" if ess < LOW_SHARE * n else ""
     return Estimate(total - math.log(n), error, ess, warning)
 
 

@@ -23,7 +23,7 @@ MANY_CHAINS = 32  # from here on the spread of the chains' own means is the bett
 def mean_error(x: NDArray[np.floating]) -> tuple[float, float]:
     """Standard error of the mean of ``x``, and the effective number of draws behind it.
 
-    Chains are independent, so with many of them the spread of their means is an honest error
+    Chains are independent, so with many of them the spread of their means is a valid error
     whatever the autocorrelation, chains that are stuck included (autocorrelation estimates miss
     a few stuck chains among hundreds). With few chains the error rests on the autocorrelation.
 

@@ -69,13 +69,13 @@ def pathfinder(
 ) -> Pathfinder:
     r"""Normals that approximate the posterior of one model, from several starts.
 
-    Each path climbs the log joint by quasi-Newton steps from a prior draw. What the last steps
+    Each path is a quasi-Newton optimisation of the log joint from a prior draw. What the last steps
     taught of the curvature makes a normal at each point of the way,
 
     .. math:: N(\theta + \Sigma \nabla \log p(\theta), \Sigma),
 
     and the path keeps the one with the highest evidence lower bound: on the way through the bulk
-    of a funnel or of a hierarchy that is not the one at the mode. All paths climb at once, with
+    of a funnel or of a hierarchy that is not the one at the mode. All paths go at once, with
     one evaluation each in a call.
 
     With many correlated coordinates so few steps do not know the whole covariance. Unlike the
@@ -86,7 +86,7 @@ def pathfinder(
     ``refine=0`` leaves refinements out: wider normals, where posteriors are bent.
 
     Arguments:
-        target: A target with gradients. Climbs follow surrogates where there are any; bounds are
+        target: A target with gradients. Paths follow surrogates where there are any; bounds are
             those of the target itself.
         code: The model, shape (L,).
         generator: Source of randomness.

@@ -45,7 +45,7 @@ class ReverseKL(Objective):
         anneal: Share of the steps over which the likelihood's exponent grows from 0 to 1.
         models: Function of (n, generator) that draws codes (n, L). By default all models in
             turn where they can be listed, else draws from the model prior.
-        weights: A distribution over models that is learnt beside the map, instead of
+        weights: A distribution over models that is learned beside the map, instead of
             ``models``; the objective is then minus the bound of the evidence of all models.
         gradient: ``"total"``, or ``"path"``: by way of the draws alone, without the mean-zero
             term of log q's own parameters. It has no noise where the map fits, and takes one

@@ -333,7 +333,7 @@ def unhurried(audit: Audit) -> bool:
     """Whether an audit can judge a map; where there was no time for it, a warning says so."""
     if audit.hurried:
         warn_user(
-            "there was no time to audit the map: what it has lost would not be seen. Give the "
+            "there was no time to audit the map: a mode that it has lost would not show. Give the "
             "run more max_seconds, or fit() first",
             ConvergenceWarning,
         )

@@ -73,7 +73,7 @@ def dibs(
 
     where h is zero for acyclic graphs; alpha and beta grow, so that in the end each particle is one
     graph. It is here for comparison, and for chains to start from
-    (``run(start=particles)``): its answer has no guarantee; errors of .1 to .4 of an
+    (``run(start=particles)``): its answer has no guarantee; errors of 0.1 to 0.4 of an
     edge are usual.
 
     Arguments:
@@ -82,7 +82,7 @@ def dibs(
         particles: M, 2 or more.
         steps: T.
         alpha, beta: Slopes of the schedules alpha_t = alpha t, beta_t = beta t, or functions of t.
-            Alpha is 2 for local scores, .2 for linear equations, .02 for others if omitted.
+            Alpha is 2 for local scores, 0.2 for linear equations, 0.02 for others if omitted.
         kernel: Between particles, of one bandwidth for the embeddings and one for parameters; 2,
             (5, 500), (5, 1000) if omitted.
         gradient: Of the likelihood by the edges: ``"score"``, the score function, or

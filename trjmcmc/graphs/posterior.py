@@ -276,7 +276,7 @@ class GraphPosterior:
         return plot_edges(self.matrix(), ax)
 
     def plot_graph(self, ax: Axes | None = None, *, least: float = 0.1) -> Axes:
-        """The probable edges, as wide as they are probable; networkx lays them out.
+        """The probable edges, as wide as they are probable.
 
         Arguments:
             ax: Where to draw.

@@ -87,7 +87,7 @@ def linear(
     r"""Linear structural equations with normal weights and noise of known variance.
 
     :math:`x_j = \sum_i w_{ij} x_i + e_j`, with weights :math:`N(0, s^2)` and noise
-    :math:`N(0, \sigma^2)`, the same for all nodes, which tells directions apart. There is no
+    :math:`N(0, \sigma^2)`, the same for all nodes, which identifies directions. There is no
     intercept: centre the data if they need one.
 
     Arguments:

@@ -73,9 +73,9 @@ def from_stan(
 ) -> StanSplit:
     r"""A Stan program in a target's list of models, by BridgeStan.
 
-    Stan does not tell priors from the likelihood. The program is opened twice, once with the data
-    ``prior_only`` set to 1, where it must leave its likelihood out; what the two differ by is the
-    likelihood, and every constant of the priors cancels. The priors themselves are stated again,
+    Stan does not separate priors from the likelihood. The program is opened twice, once with the
+    data ``prior_only`` set to 1, where it must leave its likelihood out. The difference of the two
+    is the likelihood, and every constant of the priors cancels. The priors are stated again,
     normalised: Stan's lack the constants of truncations by declaration (``real<lower=0> s;
     s ~ normal(0, 1);`` lacks log 2) and of ordered vectors (log K!), which would be in every
     evidence. Needs ``pip install 'trjmcmc[stan]'`` and what BridgeStan needs to compile.

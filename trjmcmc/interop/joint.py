@@ -19,7 +19,7 @@ from .reference import reference_priors
 
 
 class Joint(Model):
-    r"""A joint density whose prior and likelihood are not told apart, in a target's list of models.
+    r"""A joint density whose prior and likelihood are not separate, in a target's list of models.
 
     A normalised reference stands in for the prior, and what is left of the joint for the
     likelihood:

@@ -45,7 +45,7 @@ def missing_constant(rv: Any) -> float:
         added = evaluated(_lkj_normalizing_constant(float(eta), int(n)))
     except Exception as error:
         raise TargetError(
-            f"{rv.name!r}: this PyMC does not tell the constant of its LKJ density "
+            f"{rv.name!r}: this PyMC does not show the constant of its LKJ density "
             f"({type(error).__name__}: {error}), and it has been wrong"
         ) from error
     return -log_integral(float(eta), int(n)) - float(added)

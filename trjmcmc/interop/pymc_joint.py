@@ -32,7 +32,7 @@ def pymc_joint(
     seed: int = 0,
     **options: Any,
 ) -> Joint:
-    """A PyMC model whose prior and likelihood are not told apart: any continuous one.
+    """A PyMC model whose prior and likelihood are not separate: any continuous one.
 
     For what :func:`trjmcmc.from_pymc` refuses: LKJ priors, sums to zero, priors without draws. Its
     parameters are PyMC's unconstrained ones, by PyMC's names for these (``sd_log__``). Every prior

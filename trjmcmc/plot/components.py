@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ConfigurationError
-from .style import GREY, PALETTE, axes_of
+from .style import GREY, PALETTE, axes_of, frame_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,37 +136,42 @@ def _lay_out(
 
 
 def plot_averaged(
-    grid: ArrayLike,
-    mean: Array,
-    lower: Array,
-    upper: Array,
-    data: Any = None,
-    ax: Axes | None = None,
+    grid: ArrayLike, curves: Array, data: Any = None, ax: Axes | None = None, *, depth: bool = False
 ) -> Axes:
     """A curve, averaged over models, with its pointwise 90 % band and data behind.
 
     Arguments:
         grid: Where the curve is known, shape (n,).
-        mean, lower, upper: Mean, 5 % and 95 % quantile of the curve there, shape (n,).
+        curves: The curve at draws of the posterior, shape (draws, n).
         data: A tuple of arrays (x, y) as points, one array as a histogram of area 1.
         ax: Where to draw.
+        depth: The grid goes down the page, and shades show the density of the curve there.
 
     Raises:
         ConfigurationError: The curve does not fit the grid.
     """
-    at = np.asarray(grid, dtype=float)
-    if at.ndim != 1 or mean.shape != at.shape:
+    at, order = np.asarray(grid, dtype=float), -1 if depth else 1
+    if at.ndim != 1 or curves.shape[1:] != at.shape:
         raise ConfigurationError(
             f"plot_averaged: expected a grid (n,) and values (draws, n), got {at.shape} and "
-            f"(draws, {', '.join(map(str, mean.shape))})"
+            f"(draws, {', '.join(map(str, curves.shape[1:]))})"
         )
-    ax = axes_of(ax, 6, 3.5)
+    ax = axes_of(ax, *((4, 4.5) if depth else (6, 3.5)))
+    low, high = np.quantile(curves, [0.05, 0.95], axis=0)
     if isinstance(data, tuple):
-        ax.plot(*data, ".", ms=3, color=GREY, label="data")
+        ax.plot(*data[::order], ".", ms=3, color=GREY, label="data")
     elif data is not None:
         edges = np.histogram_bin_edges(np.asarray(data), "fd").tolist()
         ax.hist(np.asarray(data), edges, density=True, color="lightgrey", label="data")
-    ax.fill_between(at, lower, upper, color=PALETTE[5], alpha=0.5, lw=0, label="90 %")
-    ax.plot(at, mean, color=PALETTE[0], lw=1.5, label="mean over all models")
+    if depth:
+        edges = np.linspace(*frame_of(curves), BINS + 1)
+        share = [np.histogram(values, edges)[0] / len(curves) for values in curves.T]
+        ax.pcolormesh((edges[1:] + edges[:-1]) / 2, at, np.sqrt(share), cmap="Blues", zorder=0)
+        ax.plot(np.stack([low, high], 1), at, "--", color="black", lw=0.8, label=["90 %", None])
+        ax.invert_yaxis()
+    else:
+        ax.fill_between(at, low, high, color=PALETTE[5], alpha=0.5, lw=0, label="90 %")
+    mean = curves.mean(0)
+    ax.plot(*(at, mean)[::order], color=PALETTE[1 if depth else 0], label="mean over all models")
     ax.legend(frameon=False, fontsize=8)
     return ax

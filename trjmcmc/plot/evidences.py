@@ -1,4 +1,4 @@
-"""Pictures of evidences, jumps and importance weights."""
+"""Pictures of evidences and jumps."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import TRJError
-from .style import COLOUR_OF, PALETTE, ROUTES, axes_of, spread_labels
+from .style import COLOUR_OF, ROUTES, axes_of, heat_map, spread_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +22,11 @@ TOO_WIDE = 5.0  # smallest errors of a route; one with a larger error would dwar
 def plot_evidence(
     table: pd.DataFrame, exact: Mapping[str, float] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Log evidence of each model by every route, less the combined one, two standard errors.
+    """Log evidence of each model by several routes, less the combined one, two standard errors.
 
-    Estimates that carry a warning are hollow. The frame is that of the routes whose errors are of
-    one size; triangles at its edge show where bars of the others run out of it.
+    Routes on the same draws as another one are left out. Estimates that carry a warning are
+    hollow. The frame is that of the routes whose errors are of one size; triangles at its edge
+    show where bars of the others run out of it.
 
     Arguments:
         table: One row a model, with a column of log evidences and a column ``_se`` for each
@@ -48,46 +48,44 @@ def plot_evidence(
         place = x + 0.7 * (i / max(len(routes) - 1, 1) - 0.5)
         known = np.isfinite(table[f"{route}_se"].to_numpy())
         flagged = table["note"].str.contains(f"{route}: ").to_numpy()
-        style: dict[str, Any] = {
-            "color": colour,
-            "fmt": "D" if route == "combined" else "o",
-            "ms": 4.5,
-        }
+        mark = "D" if route == "combined" else "o"
+        style: dict[str, Any] = {"color": colour, "fmt": mark, "ms": 4.5}
         for rows, fill in ((known & ~flagged, colour), (known & flagged, "white")):
             y = (table[route] - table["combined"])[rows]
             error = 2 * table[f"{route}_se"][rows]
             ax.errorbar(place[rows], y, error, mfc=fill, lw=1, **style)
-            for out, edge, mark in ((y + error > high, high, "^"), (y - error < low, low, "v")):
+            for out, edge, arrow in ((y + error > high, high, "^"), (y - error < low, low, "v")):
                 if out.any():  # an empty line that is not clipped takes part in layouts
                     beyond = place[rows][out.to_numpy()]
                     at = np.full(len(beyond), edge)
-                    ax.plot(beyond, at, mark, color=colour, ms=5, clip_on=False)
+                    ax.plot(beyond, at, arrow, color=colour, ms=5, clip_on=False)
         doubted |= bool((known & flagged).any())
-        ax.plot([], [], "D" if route == "combined" else "o", color=colour, ms=4.5, label=route)
+        ax.plot([], [], mark, color=colour, ms=4.5, label=ROUTES[route])
     if gap.notna().any():
         ax.plot(x, gap, "_", ms=34, mew=1.5, color="grey", zorder=0)
         ax.plot([], [], "_", ms=10, mew=1.5, color="grey", label="exact")
     if doubted:
         ax.plot([], [], "o", ms=4.5, mfc="white", color="grey", label="hollow: flagged")
     for place in x[~np.isfinite(table["combined"].to_numpy())]:
-        where: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "center"}
-        ax.text(place, 0.0, "not known", color="grey", size=8, **where)
+        ax.text(
+            place, 0.0, "not known", color="grey", size=8, rotation=90, ha="center", va="center"
+        )
     spread_labels(ax, x, [str(m) for m in table.index])
     ax.set_ylabel("log evidence\nless combined (nats)")
     ax.set_xlabel("model")
     ax.set_xlim(-0.6, len(table) - 0.4)
     ax.set_ylim(low, high)
     if ax.get_legend_handles_labels()[1]:  # else no route tells anything
-        ax.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", columnspacing=1.2)
+        ax.legend(frameon=False, fontsize=8, ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
     return ax
 
 
 def _within_reach(table: Any, routes: list[str]) -> tuple[float, float]:
-    """Limits that show the routes whose errors are of one size, with room for a legend."""
+    """Limits that show the routes whose errors are of one size."""
     sizes = [np.nanmedian(table[f"{r}_se"].replace(np.inf, np.nan)) for r in routes]
     comparable = [float(s) for s in sizes if s <= TOO_WIDE * np.nanmin(sizes)]
     most = max(6 * max(comparable, default=0.0), 1e-3)
-    return -most, 1.9 * most
+    return -most, most
 
 
 def plot_jumps(rates: pd.DataFrame, share: Mapping[str, float], ax: Axes | None = None) -> Axes:
@@ -103,49 +101,7 @@ def plot_jumps(rates: pd.DataFrame, share: Mapping[str, float], ax: Axes | None 
     rates = rates.loc[seen, seen]
     n = len(rates)
     ax = axes_of(ax, 2.4 + 0.62 * max(n, 3), 1.4 + 0.5 * max(n, 3))
-    image = ax.imshow(rates, cmap="cividis", vmin=0)
-    top = float(np.nanmax(rates.to_numpy(), initial=0.0))
-    for i, j in np.ndindex(n, n):
-        if np.isfinite(value := rates.iloc[i, j]):
-            colour = "black" if value > 0.6 * top else "white"
-            ax.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=7, color=colour)
-    names = [str(m) for m in rates.index]
-    ax.set_yticks(np.arange(n), names)
-    spread_labels(ax, np.arange(n), names)
+    heat_map(ax, rates, "share of jumps that go there")
     ax.set_xlabel("to model")
     ax.set_ylabel("from model")
-    ax.figure.colorbar(image, ax=ax, label="share of jumps that go there", shrink=0.9)
-    return ax
-
-
-def plot_pareto(shape: Mapping[str, float], endless: float, ax: Axes | None = None) -> Axes:
-    """Pareto shape of the importance weights by model.
-
-    Shapes below -1 and above 2 are drawn there.
-
-    Arguments:
-        shape: Pareto shape by label.
-        endless: Pareto shape above which weights have no variance.
-        ax: Where to draw.
-
-    Raises:
-        TRJError: There is none.
-    """
-    if not shape:
-        raise TRJError("plot_pareto: no map has weighed the models")
-    labels = list(shape)
-    ax = axes_of(ax, max(4.0, 1.1 + 0.5 * len(labels)), 3.0)
-    k = np.clip(list(shape.values()), -1.0, 2.0)
-    x = np.arange(len(labels))
-    colours = [PALETTE[1] if value > endless else PALETTE[0] for value in k]
-    ax.scatter(x, k, c=colours, s=28, zorder=3)
-    ax.axhline(endless, color="black", lw=1, ls="--", label="no variance above")
-    low, high = min(float(k.min()), endless), max(float(k.max()), endless)
-    edge = 0.15 * max(high - low, 0.5)
-    ax.set_xlim(-0.6, len(labels) - 0.4)
-    ax.set_ylim(low - edge, high + 2 * edge)  # room for the legend
-    ax.legend(frameon=False, fontsize=8, loc="upper left")
-    spread_labels(ax, x, labels)
-    ax.set_xlabel("model")
-    ax.set_ylabel("Pareto k of the weights")
     return ax

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from ..errors import ConfigurationError
-from .style import PALETTE, axes_of
+from .style import PALETTE, axes_of, heat_map
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 MOST_NUMBERS = 14  # nodes up to which a heat map has its numbers written in
-
-SMALLEST = 0.005  # probability below which a cell stays empty
 
 
 def plot_edges(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -31,26 +29,15 @@ def plot_edges(matrix: pd.DataFrame, ax: Axes | None = None) -> Axes:
     d = len(matrix)
     side = 1.8 + (0.42 if d <= MOST_NUMBERS else 0.28) * max(d, 4)
     ax = axes_of(ax, side + 0.9, side)
-    p = matrix.to_numpy(dtype=float).copy()
-    np.fill_diagonal(p, np.nan)
-    image = ax.imshow(p, cmap="Blues", vmin=0, vmax=1)
     ax.set_facecolor("#DDDDDD")  # of the diagonal
-    names = [str(name) for name in matrix.index]
-    for i, j in np.ndindex(d, d) if d <= MOST_NUMBERS else ():
-        if p[i, j] >= SMALLEST:
-            colour = "white" if p[i, j] > 0.6 else "black"
-            text = f"{p[i, j]:.2f}".removeprefix("0")
-            ax.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
-    size = 9 if d <= MOST_NUMBERS else 8
-    ax.set_yticks(np.arange(d), names, fontsize=size)
-    ax.set_xticks(np.arange(d), names, rotation=90, fontsize=size)
+    others = matrix.where(~np.eye(d, dtype=bool))
+    heat_map(ax, others, "probability of the edge", 1.0, ".2f" if d <= MOST_NUMBERS else "")
     ax.set_xticks(np.arange(d - 1) + 0.5, minor=True)
     ax.set_yticks(np.arange(d - 1) + 0.5, minor=True)
     ax.grid(which="minor", color="white", lw=0.6)
     ax.tick_params(which="minor", length=0)
     ax.set_xlabel("child")
     ax.set_ylabel("parent")
-    ax.figure.colorbar(image, ax=ax, label="probability of the edge", shrink=0.8)
     return ax
 
 
@@ -65,7 +52,7 @@ def plot_graph(matrix: pd.DataFrame, ax: Axes | None = None, *, least: float = 0
         least: Probability of an edge that is drawn.
 
     Raises:
-        ConfigurationError: networkx is not installed; ``least`` is not in (0, 1].
+        ConfigurationError: ``least`` is not in (0, 1].
     """
     if not 0 < least <= 1:
         raise ConfigurationError(f"plot_graph: least: expected a number in (0, 1], got {least}")
@@ -101,25 +88,22 @@ def plot_graph(matrix: pd.DataFrame, ax: Axes | None = None, *, least: float = 0
 
 
 def _layout(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places of nodes in [-1, 1]^2, neighbours near each other."""
-    try:
-        networkx = importlib.import_module("networkx")
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "plot_graph: networkx lays graphs out and is not installed: pip install networkx; "
-            "plot_edges() needs nothing"
-        ) from error
-    d = len(p)
+    """Places of nodes in [-1, 1]^2 that are as far apart as their path is long.
+
+    Source:
+        Kamada & Kawai (1989), https://doi.org/10.1016/0020-0190(89)90102-6
+    """
     near = np.minimum(p + p.T, 1.0)
-    graph = networkx.Graph()
-    graph.add_nodes_from(range(d))
-    pairs = [(i, j, 1.3 - near[i, j]) for i in range(d) for j in range(i) if near[i, j] > 0.02]
-    graph.add_weighted_edges_from(pairs, weight="length")
-    far = dict(networkx.shortest_path_length(graph, weight="length"))
-    length = [[min(far[i].get(j, np.inf), 3.0) for j in range(d)] for i in range(d)]
-    dist = {i: dict(enumerate(row)) for i, row in enumerate(length)}
-    found = networkx.kamada_kawai_layout(graph, dist=dist) if d > 1 else {0: (0.0, 0.0)}
-    place = np.array([found[i] for i in range(d)], dtype=float)
+    path = scipy.sparse.csgraph.shortest_path(np.where(near > 0.02, 1.3 - near, 0.0))
+    far = np.minimum(path, 3.0)[pairs := np.triu_indices(len(p), 1)]
+
+    def stress(flat: NDArray[np.float64]) -> float:
+        i, j = flat.reshape(-1, 2)[pairs, :]
+        return float(((np.linalg.norm(i - j, axis=1) / far - 1) ** 2).sum())
+
+    turn = 2 * np.pi * np.arange(len(p)) / len(p)
+    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    place = scipy.optimize.minimize(stress, circle.ravel()).x.reshape(-1, 2)
     low, high = place.min(0), place.max(0)
     fitted: NDArray[np.float64] = 2 * (place - low) / np.where(high > low, high - low, 1.0) - 1
     return fitted

@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ..errors import TRJError
-from .style import GREY, PALETTE
+from .style import GREY, PALETTE, frame_of, panels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,8 +20,6 @@ MOST_PANELS = 12  # numbers in a picture
 COLUMNS = 4
 
 MOST_DRAWS = 5000  # behind each curve
-
-TRIMMED = 0.002  # share of the draws beyond either end of a panel
 
 POINTS = 200  # of a curve
 
@@ -64,15 +62,7 @@ def _axes(n: int, ax: Any) -> NDArray[Any]:
         if len(given) < n:
             raise TRJError(f"ax: expected {n} axes, got {len(given)}")
         return given[:n]
-    from matplotlib import pyplot as plt  # seconds to import, and only pictures need it
-
-    columns = min(n, COLUMNS)
-    rows = -(-n // columns)
-    size = (2.6 * columns + 0.6, 2.2 * rows + 0.2)
-    _, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    for spare in axes.ravel()[n:]:
-        spare.set_visible(False)
-    return axes.ravel()[:n]
+    return panels(n, COLUMNS, (2.6, 2.2))
 
 
 def _panel(
@@ -83,9 +73,8 @@ def _panel(
     exact: NDArray[np.float64] | None,
 ) -> None:
     both = x if exact is None else np.concatenate([x, exact])
-    low, high = np.quantile(both, [TRIMMED, 1 - TRIMMED])
-    margin = 0.1 * (high - low)
-    grid = np.linspace(max(low - margin, both.min()), min(high + margin, both.max()), POINTS)
+    low, high = frame_of(both)
+    grid = np.linspace(max(low, both.min()), min(high, both.max()), POINTS)
     some = slice(MOST_DRAWS)
     if exact is not None and np.ptp(exact) > 0:
         every = -(-len(exact) // MOST_DRAWS)

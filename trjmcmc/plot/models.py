@@ -33,7 +33,7 @@ def plot_inclusion(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Bars of the probability that each item is in the model, with two standard errors.
 
     Arguments:
-        table: Indexed by item, with the columns ``probability`` and ``se``.
+        table: Indexed by item, whatever it is called, with the columns ``probability`` and ``se``.
         ax: Where to draw.
     """
     ax = axes_of(ax, 5, 1 + 0.22 * len(table))
@@ -43,6 +43,7 @@ def plot_inclusion(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.errorbar(table["probability"], place, xerr=reach, fmt="none", ecolor="black", capsize=2)
     ax.set_yticks(place, table.index)
     ax.set(xlim=(0, 1), xlabel="probability of being in, ± 2 standard errors")
+    ax.set_ylabel(str(table.index.name))
     ax.invert_yaxis()
     if ax.get_legend_handles_labels()[1]:
         ax.legend(frameon=False, fontsize=8)
@@ -61,35 +62,30 @@ def plot_models(table: pd.DataFrame, exact: Exact | None = None, ax: Axes | None
     """
     ax, counts = axes_of(ax, 6, 3.5), "prior" in table
     x = table.index.to_numpy() if counts else np.arange(len(table))
-    bars = ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 standard errors")
+    bars = ax.bar(x, table["visits"], color=PALETTE[5], label="visits, ± 2 errors")
     _hollow(bars, table["visits_se"])
     reach = reach_of(table["visits"], table["visits_se"])
     ax.errorbar(x, table["visits"], reach, fmt="none", ecolor="black", capsize=3)
     route = "combined" if counts or table["combined"].notna().any() else "importance"
     if table[route].notna().any():
-        error, colour = 2 * table[f"{route}_se"], COLOUR_OF[route]
-        style: dict[str, Any] = {"fmt": "D", "ms": 4, "color": colour, "capsize": 2, "mfc": "white"}
-        ax.errorbar(x + 0.22, table[route], error, **style)
-        known = error.notna().to_numpy()
-        label = f"{route} evidences"
-        ax.plot(
-            x[known] + 0.22, table[route][known], "D", ms=4, color=colour, label=label, zorder=3
-        )
+        error, place = 2 * table[f"{route}_se"], x + 0.22
+        style: dict[str, Any] = {"ms": 4, "color": COLOUR_OF[route]}
+        ax.errorbar(place, table[route], error, fmt="D", capsize=2, mfc="white", **style)
+        sure, words = table[route].where(error.notna()), f"{route} evidences"
+        ax.plot(place, sure, "D", label=words, zorder=3, **style)
     if exact is not None:
         known = [exact.get(str(label), np.nan) for label in table.index]
         ax.plot(x, known, "_", ms=22, mew=2, color="black", label="exact")
     if counts:
         ax.plot(x, table["prior"], color="black", lw=1, ls=":", label="prior")
-        from matplotlib.ticker import MaxNLocator
-
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.set_xlim(x[0] - 1, x[-1] + 1)
+        ax.locator_params(axis="x", integer=True)
+        ax.set_xlim(x[0] - 0.6, x[-1] + 0.6)
     else:
         spread_labels(ax, x, [str(label) for label in table.index])
     ax.set_xlabel("number of components" if counts else "model")
     ax.set_ylabel("p(number | data)" if counts else "p(model | data)")
-    ax.set_ylim(0, 1.35 * ax.get_ylim()[1])  # room for the legend
-    ax.legend(frameon=False, fontsize=8, loc="upper right")
+    ax.set_ylim(0, min(ax.get_ylim()[1], 1.02))
+    ax.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=4)
     return ax
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .style import GREY, PALETTE
+from .style import GREY, PALETTE, panels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,20 +26,12 @@ def plot_validation(lines: Mapping[str, tuple[Any, ...]], table: pd.DataFrame | 
         lines: By quantity ranks in (0, 1), and grid, lower and upper end of their band.
         table: Reliability, with the columns ``p``, ``true``, ``low``, ``high``; None draws none.
     """
-    from matplotlib import pyplot as plt  # seconds to import, and only pictures need it
-
-    n = len(lines) + (table is not None)
-    columns = min(COLUMNS, n)
-    rows = math.ceil(n / columns)
-    size = (PANEL * columns, PANEL * rows)
-    figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    panels = list(axes.flat)
+    axes = [*panels(len(lines) + (table is not None), COLUMNS, (PANEL, PANEL))]
+    figure: Figure = axes[0].figure
     if table is not None:
-        plot_reliability(table, panels.pop(0))
-    for (name, (u, grid, low, high)), ax in zip(lines.items(), panels, strict=False):
+        plot_reliability(table, axes.pop(0))
+    for (name, (u, grid, low, high)), ax in zip(lines.items(), axes, strict=True):
         plot_ranks(name, u, grid, low, high, ax)
-    for ax in panels[len(lines) :]:
-        ax.set_axis_off()
     return figure
 
 

@@ -88,7 +88,7 @@ def check_draws(named: dict[str, NDArray[np.float64]]) -> tuple[int, int]:
     if chains * (n // 2) <= max(d + 1, LEAST_DRAWS) or n < 4:
         raise ConfigurationError(
             f"draws: {chains} chains of {n} draws are too few for {d} parameters: half of them "
-            f"must be more than the parameters and than {LEAST_DRAWS}, with four a chain"
+            f"must be more than the parameters and than {LEAST_DRAWS}, with four per chain"
         )
     return chains, n
 
@@ -107,7 +107,7 @@ def constraints_of(
         if isinstance(supports, list):
             if len(supports) != d:
                 raise ConfigurationError(
-                    f"supports: expected {d}, one a column, got {len(supports)}"
+                    f"supports: expected {d}, one per column, got {len(supports)}"
                 )
             parts = [_constraint(s, 0) for s in supports]
             given[ARRAY] = constraints.stack(parts, dim=-1)

@@ -111,8 +111,8 @@ def energy(name: str) -> Energy:
     """One of nine densities in the plane, unnormalised, whose constants are known.
 
     U1 is a ring cut into two arcs, U2 a ring cut by three ridges, U3 an ellipse, U4 four
-    normals of weights .1 .3 .4 .2, U5 a sine, U6 and U7 a wave that splits and closes again, U8
-    and U9 waves that fork, beside a blob and a small ellipse.
+    normals of weights 0.1, 0.3, 0.4, 0.2, U5 a sine, U6 and U7 a wave that splits and closes
+    again, U8 and U9 waves that fork, beside a blob and a small ellipse.
 
     Arguments:
         name: ``"U1"`` to ``"U9"``, those of ``ENERGIES``.

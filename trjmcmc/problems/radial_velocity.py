@@ -146,7 +146,7 @@ def radial_velocity(
     """Keplerian orbits of 0 to ``most`` planets, equally likely, in radial velocities.
 
     Priors are those of the EPRV3 evidence challenge: periods are log-uniform, amplitudes have a
-    modified Jeffreys prior (1 to 999 m/s), eccentricities are Rayleigh (.2, cut at 1), angles are
+    modified Jeffreys prior (1 to 999 m/s), eccentricities are Rayleigh (0.2, cut at 1), angles are
     uniform; an offset is uniform within 1000 m/s, and a jitter, with a modified Jeffreys prior
     (1 to 99 m/s), adds to the errors. Times are counted from their mean.
 

@@ -42,7 +42,7 @@ def robust_selection(
     second of N(0, s1^2) and N(0, s2^2) with (s1, s2) = (1, 10), (2, 5) or (4, 4) at level
     ``"none"``, ``"mid"`` or ``"high"``.
 
-    The table that describes the data leaves room; they are read as follows. Each column has an
+    The table that describes the data is read as follows. Each column has an
     effect with probability 0.4. The intercept and all effects have one value, 0.5, or with
     probability 1/2 in the whole data set 1.5 (0.5 at level ``"none"``). The 50 rows of columns
     are N(0, I), except that at level ``"high"`` each column i with an effect is followed by each

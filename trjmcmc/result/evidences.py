@@ -322,10 +322,10 @@ class Evidences:
         labels = self.weighed
         if not labels:
             raise UnweighedError(
-                "evidence: no map has weighed the models. A run that ends before that weighs none: "
-                "by max_seconds or max_evaluations (give it more), or by Ctrl-C. Others may need "
-                "none (over more than 64 subsets, or models of several kinds of components); "
-                "run(fit=True) trains one"
+                "evidence: no map has weighed the models, so that only their ratios are known. A "
+                "run cut short by max_seconds, max_evaluations or Ctrl-C weighs none: give it "
+                "more. trj.evidences_of_counts weighs numbers of components, and run(fit=True) "
+                "trains a map"
             )
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)

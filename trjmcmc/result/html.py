@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..arviz_bridge import figure_of
+import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,12 +115,12 @@ def figure(drawn: Any, words: str) -> str:
     """A picture inside the page, as PNG; its figure is closed.
 
     Arguments:
-        drawn: Axes, an array of them, or what ArviZ returned.
+        drawn: Axes, or an array of them.
         words: What it shows, read aloud in its place and printed below.
     """
     from matplotlib import pyplot as plt  # seconds to import, and only pictures need it
 
-    whole, content = figure_of(drawn), io.BytesIO()
+    whole, content = np.ravel(drawn)[0].figure, io.BytesIO()
     whole.savefig(content, format="png", dpi=DOTS, bbox_inches="tight", facecolor="white")
     plt.close(whole)
     data = base64.b64encode(content.getvalue()).decode()

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from ..errors import ConfigurationError
 
-SHOWN = 6  # numbers in a picture if the user names none
-
 
 def numbers_of(name: str, shape: Sequence[int]) -> list[str]:
     """Names of the numbers of a parameter of some shape.
@@ -50,7 +48,7 @@ def unpadded(
 def chosen(
     series: Mapping[str, NDArray[Any]], names: Sequence[str] | None, argument: str = "var_names"
 ) -> dict[str, NDArray[Any]]:
-    """The numbers that are named (``beta`` stands for all of its entries), else the first six.
+    """The numbers that are named (``beta`` stands for all of its entries), else all.
 
     Raises:
         ConfigurationError: There is none of such a name.
@@ -60,7 +58,7 @@ def chosen(
         ['b[0]', 'b[1]']
     """
     if names is None:
-        return dict(list(series.items())[:SHOWN])
+        return dict(series)
     found: dict[str, NDArray[Any]] = {}
     for name in [names] if isinstance(names, str) else names:
         these = {k: x for k, x in series.items() if k == name or k.startswith(f"{name}[")}

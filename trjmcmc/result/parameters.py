@@ -63,7 +63,7 @@ class Parameters:
         return found
 
     def summary(self, labels: Sequence[str]) -> pd.DataFrame:
-        """One row a parameter of each model; see :meth:`trjmcmc.Result.summary`."""
+        """One row per parameter of each model; see :meth:`trjmcmc.Result.summary`."""
         import pandas as pd
 
         rows, index = [], []

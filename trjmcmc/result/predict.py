@@ -35,6 +35,8 @@ class Prediction:
         sd: Posterior standard deviation, spread between models included, shape (...).
         lower, median, upper: 5, 50 and 95 % quantiles, shape (...).
         by_model: By label, the mean in each model that was visited.
+        draws: The function at the draws that were used, of equal weight unless the result was
+            reweighted, shape (n, ...).
         warning: What makes the mean doubtful; its error counts it, or is NaN.
 
     The interval is that of the quantity itself; add noise to it to predict new data.
@@ -47,6 +49,7 @@ class Prediction:
     median: Array
     upper: Array
     by_model: dict[str, Array]
+    draws: Array
     warning: str = ""
 
     def __repr__(self) -> str:
@@ -131,7 +134,7 @@ def predict(
     lower, median, upper, mean, error, sd = (
         v.reshape(out.shape[1:]) for v in (*quantiles, mean, error, sd)
     )
-    return Prediction(mean, error, sd, lower, median, upper, by_model, warning)
+    return Prediction(mean, error, sd, lower, median, upper, by_model, out, warning)
 
 
 def weighted_mean(x: Array, w: Array, doubted: Doubted, every: int = 1) -> tuple[float, float, str]:

@@ -33,7 +33,7 @@ class Probabilities:
         self.indicator = evidences.indicator
 
     def of_models(self) -> pd.DataFrame:
-        """One row a model; see :meth:`trjmcmc.Result.model_probabilities`."""
+        """One row per model; see :meth:`trjmcmc.Result.model_probabilities`."""
         import pandas as pd
 
         labels, space = self.indicator.models, self.indicator.space

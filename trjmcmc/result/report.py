@@ -34,8 +34,8 @@ class KernelPlan:
 
     def moved(self) -> str:
         """What moved chains between models, in a line; empty if nothing was chosen."""
-        each = [f"{name} in {share:.0%} of the steps" for name, share in self.weights.items()]
-        return f"moved by {', '.join(each)}" if each else ""
+        each = [f"{name} {share:.0%}" for name, share in self.weights.items()]
+        return f"between models: {', '.join(each)} of the steps" if each else ""
 
     def __str__(self) -> str:
         steps = ", ".join(f"{name} {share:.0%}" for name, share in self.weights.items())
@@ -148,41 +148,39 @@ class RunReport:
         if moved := self.plan.moved():
             lines.append(moved)
         elif self.acceptance:
-            lines.append(f"moved by {', '.join(self.acceptance)}: one kernel, nothing was chosen")
+            lines.append(f"one kernel, not chosen: {', '.join(self.acceptance)}")
         if self.fit is not None and self.fit.step:
             learned = TRAINED_BY.get(self.fit.by, self.fit.by or "a fit")
             last, best = self.fit.step[-1], self.fit.best_step
             kept = "" if best == last else f"; that of step {best} was kept"
             lines.append(f"map trained in {last} steps by {learned}{kept}")
         if self.unaudited:
-            lines.append(
-                "map not audited: a part of a posterior that it has lost shows in visits alone"
-            )
+            lines.append("map not audited: a mode that it has lost shows in visits alone")
         lines += [
             f"{self.steps} steps, {self.evaluations:,} likelihoods, {self.gradients:,} of them "
             f"with gradients; {spent}"
         ]
         if self.judged is not None:
             times = self.steps / self.judged.tau
-            lines.append(f"  {times:.0f} autocorrelation times of the slowest quantity")
+            lines.append(
+                f"  chains are {times:.0f} autocorrelation times long, by the slowest quantity"
+            )
             if self.judged.detection == 0:
                 lines.append("  each step draws from the posterior itself: no mode can be lost")
             elif math.isfinite(self.judged.detection):
                 lines.append(
-                    f"  detection limit {self.judged.detection:.1e}: a mode to which that share of "
-                    "climbs from a model's prior leads would have been found with 95 %"
+                    f"  detection limit {self.judged.detection:.2g}: a mode that attracts this "
+                    "share of local optimisations from prior draws was found with probability 0.95"
                 )
             else:
-                lines.append("  detection limit unknown: how small a lost mode may be is not known")
+                lines.append("  detection limit unknown")
         for name, rate in self.acceptance.items():
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
         lines += [f"  {line}" for line in self.captured]
         if self.out_of_time and self.draws_asked is not None:
-            lines.append(
-                f"max_seconds were up before {self.draws_asked} draws per chain were there"
-            )
+            lines.append(f"max_seconds ended the run before {self.draws_asked} draws per chain")
         lines += [f"in float64: {self.precision}"] if self.precision else []
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []

@@ -61,7 +61,7 @@ def _opening(result: Any) -> str:
     return (
         f"{result!r}. {report.evaluations:,} likelihood calls in {seconds:.1f} s, seed "
         f"{report.seed}. Probabilities are posterior ones, se is a standard error, logarithms are "
-        "natural (nats); NaN stands where nothing that the run has seen tells a number."
+        "natural (nats); NaN stands where the run cannot estimate a number."
     )
 
 
@@ -69,7 +69,7 @@ def _warnings(warned: Sequence[str]) -> Iterator[str]:
     for message in warned:
         yield prose(message, "doubt")
     if not warned:
-        yield prose("None: nothing that the run knows speaks against its answer.", "fine")
+        yield prose("None.", "fine")
 
 
 def _models(result: Any) -> Iterator[str]:
@@ -116,10 +116,10 @@ def _evidences(result: Any) -> Iterator[str]:
 
 def _convergence(result: Any) -> Iterator[str]:
     rows = result.convergence().sort_values("rhat", ascending=False, na_position="last")
-    yield table(rows, "Have chains forgotten where they began? The worst first", MOST_ROWS)
+    yield table(rows, "Have the chains mixed? The worst first", MOST_ROWS)
     mixing = result.mixing().rename("value").to_frame()
     yield table(mixing, "The model indicator")
-    yield from _drawn(result.plot_running, "Probabilities of the models as the draws came in")
+    yield from _drawn(result.plot_running, "Running estimates of the models' probabilities")
     yield from _drawn(result.plot_trace, "Densities and traces of single chains")
     yield from _drawn(result.plot_rank, "Ranks, a quarter of the chains in each row: flat is good")
     if result.space.few:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from ..arviz_bridge import picture
 from ..atomic import replace_file
 from ..doubts.convergence import Convergence
 from ..doubts.doubt import Doubt, messages, warn_of
@@ -24,9 +23,9 @@ from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
 from ..estimate.indicator import ModelIndicator
 from ..plot.components import plot_averaged, plot_components
-from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
+from ..plot.draws import plot_corner, plot_rank, plot_trace
+from ..plot.evidences import plot_evidence, plot_jumps
 from ..plot.models import plot_inclusion, plot_models, plot_running
-from ..promises import PARETO_K_FINITE_VARIANCE
 from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
@@ -44,7 +43,7 @@ from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
 from .reweight import Reweighted, reweighted
-from .series import POINTS, cut, series_of_model, series_of_run, spaced
+from .series import POINTS, RANKED, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
 from .variational import Variational
 from .visits import Visits
@@ -207,8 +206,8 @@ class Result:
             full: Every route side by side, and not the best alone.
 
         Returns:
-            One row a model, indexed by name. ``probability`` and its standard error ``se``: by
-            chains, map and jumps together where these routes tell an error, else by the chains
+            One row per model, indexed by name. ``probability`` and its standard error ``se``: by
+            chains, map and jumps together where these routes have an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
             the most visited models, and a row for the rest. The columns of ``full`` are read by
@@ -322,7 +321,7 @@ class Result:
         Returns:
             ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
             ``autocorrelation_time`` in kernel steps, and for small spaces
-            ``second_eigenvalue`` of the transition matrix between models: its power tells the
+            ``second_eigenvalue`` of the transition matrix between models: its power is the
             share of the memory that is left after so many draws.
         """
         return self._indicator.mixing()
@@ -361,26 +360,26 @@ class Result:
             full: Every route side by side, and not all together alone.
 
         Returns:
-            One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
+            One row per model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
             ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
             route.
 
-        Routes that owe nothing to how often models are visited: ``importance``, through the map
+        Routes independent of how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
         flagged where that exceeds 0.5 and the effective draws are less than four fifths of all:
         weights more even than that have no tail that could matter, whatever its shape);
         ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
         with the target made symmetric about the map's centre; ``audit``, tempered sequential
         Monte Carlo, whose error here is the larger of ``se`` and ``halves_differ`` in
-        :meth:`audit`, as four replicates may agree by chance. Routes that tell ratios only:
+        :meth:`audit`, as four replicates may agree by chance. Routes to ratios only:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
         Columns of ``full``: for each route the log evidence and its standard error ``_se``, NaN of
         what the run did not take; ``combined``, bridge and jumps together, by generalised least
-        squares, with what both owe to the same chains in its error; ``probability`` and
+        squares, with what both share of the chains in its error; ``probability`` and
         ``probability_se``, p(model | data) by the combination; ``verdict``: ``agree``,
         ``disagree: `` and the routes, or ``unchecked`` where no two routes without draws in common
         are free of doubt, and whether the map was not audited; ``note``, every route's own warning.
@@ -401,7 +400,7 @@ class Result:
         return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
 
     def audit(self) -> pd.DataFrame:
-        """What an audit that owes nothing to the map says of it, model by model.
+        """What an audit, independent of the map, says of it, model by model.
 
         Returns:
             ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
@@ -420,9 +419,8 @@ class Result:
         """
         if self.report.audit is None:
             raise TRJError(
-                "audit: there was none; fit=True makes one of up to 64 models, unless "
-                "max_evaluations are few or the user has interrupted it before; see convergence() "
-                "and report.judged instead"
+                "audit: there was none. fit=True audits up to 64 models, unless max_evaluations "
+                "are few or the run was interrupted; see convergence() and report.judged instead"
             )
         return self.report.audit.table()
 
@@ -451,7 +449,7 @@ class Result:
 
     @property
     def variational(self) -> Variational | None:
-        """The answer of the fit alone where it learnt q(m), and how far off it was; or None."""
+        """The answer of the fit alone where it learned q(m), and how far off it was; or None."""
         return self.report.variational
 
     # ---- parameters and components ----------------------------------------------------------
@@ -499,7 +497,7 @@ class Result:
     ) -> pd.DataFrame:
         """The components that were found, the most probable first; spaces of counts only.
 
-        Components have no names of their own: which is which in each draw is told by where they
+        Components have no names of their own: which is which in each draw is decided by where they
         are: names and entries in turn, each draw's names being the likeliest (Stephens 2000).
 
         Arguments:
@@ -664,7 +662,7 @@ class Result:
             that was visited. Its position means nothing, so ``arviz.summary(data,
             var_names=["k", ...])`` is for ``k`` and what all share. With ``entries`` it is the
             dimension ``entry``, counted from 1 as in the catalogue, with NaN at draws that do not
-            hold it; ``present`` tells which do. ArviZ has no figures (NaN) for entries that some
+            hold it; ``present`` says which do. ArviZ has no figures (NaN) for entries that some
             draws lack; :meth:`catalogue` has. Nor has it any for parameters that some models
             lack: ask for those model by model.
 
@@ -728,18 +726,15 @@ class Result:
         rates = self.jumps()
         return plot_jumps(rates, {m: float(self.visited(m).mean()) for m in rates.index}, ax)
 
-    def plot_pareto(self, ax: Axes | None = None) -> Axes:
-        """Pareto shape of the importance weights by model."""
-        shapes = {m: self.pareto_k[m] for m in self.models if m in self.pareto_k}
-        return plot_pareto(shapes, PARETO_K_FINITE_VARIANCE, ax)
-
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
-        """Inclusion probabilities with their errors; spaces of items only.
+        """Inclusion probabilities with their errors; over counts, of the catalogue's entries.
 
         Raises:
             TRJError: The space is a list of models.
+            ConfigurationError: There are several kinds of components.
         """
-        return plot_inclusion(self.inclusion_probabilities(), ax)
+        counts = self.space.counts
+        return plot_inclusion(self.catalogue() if counts else self.inclusion_probabilities(), ax)
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
@@ -782,6 +777,7 @@ class Result:
         data: Any = None,
         ax: Axes | None = None,
         *,
+        depth: bool = False,
         most: int = 2000,
         target: Target | None = None,
     ) -> Axes:
@@ -793,6 +789,8 @@ class Result:
             data: Shown behind: a tuple of arrays (x, y) as points, one array as a histogram of
                 area 1.
             ax: Where to draw.
+            depth: The grid goes down the page, and shades show the density of the curve at each
+                depth: for profiles of layers.
             most: Draws to use at most.
             target: Where the result was loaded from a file, the target it came from.
 
@@ -800,12 +798,12 @@ class Result:
             ConfigurationError: The function failed, or its values do not fit the grid.
         """
         found = self.predict(f, most=most, target=target)
-        return plot_averaged(grid, found.mean, found.lower, found.upper, data, ax)
+        return plot_averaged(grid, found.draws, data, ax, depth=depth)
 
     def plot_trace(
         self, model: Any = None, var_names: str | Sequence[str] | None = None, *, chains: int = 4
-    ) -> Any:
-        """Densities and traces by ``arviz.plot_trace``.
+    ) -> NDArray[Any]:
+        """Densities and traces, in a colour per chain.
 
         Arguments:
             model: Label of a model: its parameters and the log joint at the draws in it, put one
@@ -813,10 +811,10 @@ class Result:
                 chains: the model (``model``, or the number of components ``k`` or of items
                 ``size``), the log joint, shared parameters.
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
-            chains: How many chains, evenly picked; of all models only.
+            chains: How many chains, evenly picked.
 
         Returns:
-            What ArviZ returns: axes (0.2x), or a PlotCollection (1.x).
+            The axes, (number, 2).
 
         Raises:
             UnknownModelError, TRJError: No such model; it was never visited.
@@ -824,18 +822,19 @@ class Result:
         """
         if chains < 1:
             raise ConfigurationError(f"plot_trace: chains: expected 1 or more, got {chains}")
-        series = self._series(model, var_names)
-        return picture("trace", spaced(series, chains) if model is None else series)
+        return plot_trace(spaced(self._series(model, var_names), chains), var_names is not None)
 
-    def plot_rank(self, model: Any = None, var_names: str | Sequence[str] | None = None) -> Any:
-        """Rank plots by ``arviz.plot_rank``: flat where the chains sample the same.
+    def plot_rank(
+        self, model: Any = None, var_names: str | Sequence[str] | None = None
+    ) -> NDArray[Any]:
+        """Ranks of 4000 draws, evenly spaced: flat where the chains sample the same.
 
         Arguments:
             model: Label of a model; if omitted, what every model has (see :meth:`plot_trace`).
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
 
         Returns:
-            What ArviZ returns. Each row of bars is a quarter of the chains.
+            The axes, (number,). Each row of bars is a quarter of the chains.
 
         Raises:
             UnknownModelError, TRJError, ConfigurationError: As of :meth:`plot_trace`.
@@ -845,17 +844,20 @@ class Result:
         """
         series = self._series(model, var_names)
         flat = {k: x.reshape(-1) for k, x in series.items()}
-        return picture("rank", cut(flat))
+        return plot_rank(cut(spaced(flat, RANKED)), var_names is not None)
 
-    def plot_corner(self, model: Any, var_names: str | Sequence[str] | None = None) -> Any:
-        """Pairs of one model's parameters by ``arviz.plot_pair``, 2000 draws at most.
+    def plot_corner(self, model: Any, var_names: str | Sequence[str] | None = None) -> NDArray[Any]:
+        """Pairs of one model's parameters, with contours of 1 and 2 standard deviations.
+
+        Contours hold 39 and 86 % of the draws; titles tell the median, and how far the 16 and 84 %
+        quantiles are from it.
 
         Arguments:
             model: Label of a model.
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
 
         Returns:
-            What ArviZ returns.
+            The axes, (number, number); those above the diagonal are hidden.
 
         Raises:
             UnknownModelError, TRJError: No such model; it was never visited, or has fewer than
@@ -876,7 +878,7 @@ class Result:
         shown = chosen(numbers, var_names)
         if len(shown) < 2:
             raise TRJError(f"plot_corner: expected two numbers or more, got {list(shown)}")
-        return picture("pair", {k: x[None] for k, x in spaced(shown, POINTS).items()})
+        return plot_corner(spaced(shown, POINTS), var_names is not None)
 
     def _series(self, model: Any, var_names: str | Sequence[str] | None) -> Mapping[str, Any]:
         if model is None:
@@ -904,7 +906,7 @@ class Result:
 
         The first one has all of the gravest category, the second one the rest: a
         :class:`ConvergenceWarning` where chains remember their start, descend from too few
-        draws, or have never been where nothing else tells of, where the precision that was asked
+        draws, or have never been in some model, where the precision that was asked
         for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
         a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
         though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
@@ -933,7 +935,7 @@ def merge(results: Sequence[Result]) -> Result:
 
     Chains are put beside each other, sums over jumps by batches; evidences by the same route are
     weighted by their errors, which grow where runs differ by more. What one run has lost as a
-    whole, a mode that none of its chains has met, no run can see of itself: here it has a warning
+    whole, a mode that none of its chains has visited, no run can see alone: here it has a warning
     of its own, beside R-hat of all chains. Runs of different thinning are thinned alike; of runs
     of different lengths the last draws of each are taken.
 

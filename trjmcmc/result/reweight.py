@@ -237,7 +237,7 @@ def _log_new(space: Space, model_prior: Any, codes: Tensor) -> Tensor:
     else:
         if space.size is None or len(np.atleast_1d(model_prior)) != space.size:
             raise ConfigurationError(
-                f"model_prior: expected one probability a model ({space.size}), or a function of "
+                f"model_prior: expected one probability per model ({space.size}), or a function of "
                 "codes that gives log-probabilities"
             )
         table = normalised_log_prior(model_prior, int(space.size), "model_prior")

@@ -18,7 +18,9 @@ from .to_arviz import CHAINS_OF_ONE_MODEL
 
 Series = dict[str, NDArray[Any]]
 
-POINTS = 2000  # of a corner plot at most
+POINTS = 20_000  # draws of a corner plot at most
+
+RANKED = 4000  # draws of a rank plot at most
 
 
 def series_of_run(indicator: ModelIndicator, parameters: Parameters) -> Series:

@@ -67,7 +67,7 @@ class Variational:
         ess_share: Effective share of the importance weights, 1 where q is the posterior.
         pareto_k: Shape of their tail; above 0.7 they can't be averaged. -inf where no weight is
             twice the mean.
-        models: Of a small space, one row a model: ``probability`` under q, ``elbo``, ``elbo_se``,
+        models: Of a small space, one row per model: ``probability`` under q, ``elbo``, ``elbo_se``,
             ``log_evidence`` and ``log_evidence_se`` (p(model) not included), ``ess_share``,
             ``pareto_k``; else None.
         sample: Independent draws from q with their log densities; None in what a run reports.
@@ -117,7 +117,7 @@ class Variational:
                 that the target knows.
 
         Raises:
-            TRJError: The evidence is not known: nobody gave one.
+            TRJError: The evidence is not known.
 
         Example:
             >>> import trjmcmc as trj
@@ -236,7 +236,7 @@ class Variational:
             model, corrected: As of :meth:`draws`.
 
         Returns:
-            One row a parameter, one column a level.
+            One row per parameter, one column per level.
 
         Raises:
             ConfigurationError: Levels outside (0, 1).
@@ -416,7 +416,7 @@ class Variational:
             said = f"above {ABSURD:.0f}" if far else _with_error(self.cross_entropy)
             lines += [f"  cross-entropy of draws {said} nats" + OUT_OF_REACH * far]
         else:
-            lines += ["  how far off it is, run() will tell"]
+            lines += ["  run() measures how far off it is"]
         if self.divergence is not None:
             far = self.divergence > ABSURD
             said = f"above {ABSURD:.0f}" if far else f"{self.divergence:.3f}"
@@ -424,14 +424,14 @@ class Variational:
         if self.inclusion_error is not None:
             lines += [f"  largest inclusion error {self.inclusion_error:.4f}"]
         if self.sample is not None:
-            said = "not audited: a part of the posterior that q never met would not be seen"
+            said = "not audited: a mode that q lacks would not show"
             lines += ["  audited by independent tempered draws" if self.audited else f"  {said}"]
         if self.cost:
             spent = ", ".join(f"{value:,.4g} {name}" for name, value in self.cost.items() if value)
             lines += [f"  cost                   {spent}"]
         known = [f"  {'doubt: ' * d.grave}{d}" for d in self.doubts]
         if not known and (self.sample is None or self.audited):
-            known = ["  nothing is known against it"]
+            known = ["  no doubts"]
         return "\n".join(lines + known)
 
 

@@ -82,19 +82,19 @@ class Aims:
         """What is not reached, in words; empty if all is."""
         found, error = list[str](), float(run.error.max())
         if error > self.probability:
-            found.append(f"a standard error of {error:.2g} where {self.probability:g} was")
+            found.append(f"standard error {error:.2g}, not {self.probability:g}")
         if self.log_bayes_factor < math.inf:
             error = self._of_bayes_factors(run)
             if not error <= self.log_bayes_factor:
                 found.append(
-                    f"log Bayes factors to {error:.2g} nats where {self.log_bayes_factor:g} were"
+                    f"log Bayes factors to {error:.2g} nats, not {self.log_bayes_factor:g}"
                 )
         if self.rhat < math.inf:
             rhat = worst_rhat(run.recipe.host, run.draws, self.rhat)
             if not rhat <= self.rhat:
-                found.append(f"an R-hat of {rhat:.3f} where {self.rhat:g} was")
+                found.append(f"R-hat {rhat:.3f}, not {self.rhat:g}")
         if run.detection > self.detection:
-            found.append(f"no search for modes of {self.detection:g} of climbs where that was")
+            found.append(f"detection limit {run.detection:.2g}, not {self.detection:g}")
         return found
 
     def reached(self, run: Run) -> bool:

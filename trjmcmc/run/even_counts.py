@@ -114,7 +114,7 @@ def evidences_of_counts(
     """Log evidences of all numbers of components, with errors, also where p(k) is 1e-10.
 
     Chains are carried from the prior to the posterior and then learn a prior of the counts under
-    which they visit each alike. Two routes tell the ratios of neighbours: all births and deaths
+    which they visit each alike. Two routes give the ratios of neighbours: all births and deaths
     that were proposed, accepted or not, and how often each was visited. The evidence of the
     smallest number, from which they start, is by importance sampling through normals.
 
@@ -122,7 +122,7 @@ def evidences_of_counts(
         target: A target over :class:`~trjmcmc.Counts` of one kind, whose components are
             exchangeable.
         max_seconds: How long it may take.
-        chains: Chains; they tell the errors.
+        chains: Chains, whose spread gives the errors.
         seed: Of the random numbers.
         progress: Whether to show a bar.
 
@@ -144,7 +144,7 @@ def evidences_of_counts(
     Source:
         Bennett (1976), https://doi.org/10.1016/0021-9991(76)90078-4; Atchade & Liu (2004), the
         Wang-Landau algorithm in general state spaces; Geyer & Thompson (1995),
-        https://doi.org/10.1080/01621459.1995.10476590, on tours
+        https://doi.org/10.1080/01621459.1995.10476590 (regeneration)
 
     Example:
         >>> import trjmcmc as trj

@@ -327,7 +327,7 @@ class InRounds:
             raise ended.carrying(result)
         if result.report.interrupted:
             warn_user(
-                f"interrupted after {result.raw.n_draws} draws a chain; the result holds them",
+                f"interrupted after {result.raw.n_draws} draws per chain; the result holds them",
                 InterruptedWarning,
             )
         result.warn()
@@ -346,7 +346,7 @@ class InRounds:
                 before = None if self._last is None else self._last.position
                 self._last = run = next(self._looks)
                 self._broken = before is not None and run.position is before
-                words = f"error {float(run.error.max()):.2g}"
+                words = f"standard error {float(run.error.max()):.2g}"
                 bar.update()
                 bar.set_postfix_str(words)
                 if saver is not None:
@@ -415,7 +415,7 @@ class InRounds:
             routes["audit"] = by_audit(target.space, audit)
         missed = ""
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
-            missed = f"{', '.join(words)} asked for"
+            missed = "; ".join(words)
         rounding, unresolved = parted(run.unresolved)
         off = ""
         if run.captured is not None and run.captured.captured:

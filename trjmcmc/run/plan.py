@@ -15,33 +15,33 @@ class Plan(Checked):
         groups: Groups of chains that share nothing from the prior to the end.
         chains: Chains; chain c belongs to group c % groups.
         particles: Particles of the tempered populations of all listed models and groups.
-        most_particles: Particles of one of them at most.
+        most_particles: Particles of one population at most.
         moves: Moves of a particle at each power.
-        kept: Share of the points to keep effective at each power where chains cool together.
+        kept: Share of the points to keep effective at each power, over subsets and components.
         warm: Steps of each chain at each power there.
-        climbs: Prior draws of each model that climb in search of modes.
-        most_climbs: Of all models together.
-        sought: Evaluations of the search that goes on, over those of the last round.
+        climbs: Local optimisations from prior draws of each model, in search of modes.
+        most_climbs: Local optimisations of all models together.
+        sought: Evaluations of the continued search, over those of the last round.
         first: Steps of the first round; twice as many after it.
         measured: Steps by which a move between models is measured.
-        learned: Times that normals are fitted to what chains have drawn.
-        growth: The record's length over that at the look before.
+        learned: Times that normals are fitted to draws of the chains.
+        growth: Length of the record over that a round before.
         normals: Normals of each model at most. Factor models reach half the error of 8 fitted to
             half as many draws in as many steps; other problems are as before.
         taught: Draws of each model that they are fitted to.
         remembered: Draws of all models together that runs over subsets and components learn from.
-        weighed: Draws of each model by which they are weighed.
-        times: Kept draws a chain, over tau of the slowest quantity, when a run is done; twice as
-            many where the tests of trend and of groups are not clear, or tau grows.
-        settled: Largest ratio of tau to that of the last quarter of the draws.
+        weighed: Draws of the normals of each model for importance sampling.
+        times: Autocorrelation times of the slowest quantity in a chain when a run ends; twice as
+            many where the tests of drift and of groups are unclear, or the time grows.
+        settled: Largest ratio of the autocorrelation time to that of the last quarter of the draws.
         slowing: The same of the slowest quantities, from which chains are to be twice as long.
-        level: Of the tests of trend and of groups, all quantities together.
-        clear: Level of these tests above which they are.
+        level: Level of the tests of drift and of groups, all quantities together.
+        clear: Level above which these tests are clear.
         agree: Standard errors up to which two routes agree.
-        variance: Of an indicator, from which its own tau counts.
-        useful: Worth of a move over that of the best, from which it gets a share by its worth.
-        least: Share over that of the best that other moves get.
-        uniform: Share of jumps that go to any model alike.
+        variance: Variance of an indicator from which its own autocorrelation time counts.
+        useful: Worth of a move over that of the best, from which its share is by worth.
+        least: Share of other moves over that of the best.
+        uniform: Share of jumps that go to any model with equal probability.
         most: Steps at most.
     """
 

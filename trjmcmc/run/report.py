@@ -96,7 +96,7 @@ def judged(run: Run) -> Judged:
     if run.known.incomplete:
         labels = run.recipe.target.space.label(run.recipe.codes)
         some = [labels[run.recipe.with_places[i]] for i in run.known.incomplete]
-        words = f"searches went on meeting lost modes of {', '.join(map(repr, some))}"
+        words = f"the search kept finding lost modes of {', '.join(map(repr, some))}"
         return Judged(words, math.nan, tau, detection)
     if run.doubt in {"", DISAGREE}:  # the routes say themselves that they do
         return Judged("", 0.0, tau, detection)

@@ -165,7 +165,7 @@ def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:
     if points is not None:  # first: they may be refused
         given = given_starts(recipe.target, points, recipe.stated.chains or recipe.chains)
     if not math.isfinite(recipe.numbers) and not recipe.why:
-        exact = recipe.finer("likelihoods that are not written in torch are computed in it")
+        exact = recipe.finer("the likelihood is not written in torch")
         recipe = recipe if exact is None else exact
     known, state = recipe.begin()
     state = state if given is None else given

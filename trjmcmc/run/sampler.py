@@ -75,7 +75,7 @@ class TRJSampler:
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
         fit_trace: Trace of the training, once there was one.
-        account: Evaluations of its runs and fits, and of nobody else on the same target.
+        account: Evaluations of its runs and fits alone.
         audit_report: What the audit said of the map, once there was one.
         variational: The answer of the fit alone, once there was one; made when it is asked for.
 
@@ -144,7 +144,7 @@ class TRJSampler:
 
     @property
     def models(self) -> ModelWeights | None:
-        """The distribution over models, once :meth:`fit` has learnt one."""
+        """The distribution over models, once :meth:`fit` has learned one."""
         return self._known.fitted.weights
 
     @property
@@ -177,7 +177,7 @@ class TRJSampler:
         progress: bool = True,
         **options: Any,
     ) -> FitTrace:
-        """Train the map, and audit what it has learnt.
+        """Train the map, and audit it.
 
         ``by="pilot"``, the default with few models: an audit first, tempered sequential Monte
         Carlo from the prior, grown until its evidences agree. It finds modes that variational
@@ -257,10 +257,11 @@ class TRJSampler:
 
         Arguments:
             draws: Kept draws of each chain. If omitted as many as ``until`` or ``max_seconds``
-                allow, and without any of them until the run is done: errors of .01 of
+                allow, and without any of them until the run is done: errors of 0.01 of
                 probabilities at most and five to ten autocorrelation times; or ten minutes.
                 Beside ``until`` the most.
-            chains: Chains, advanced together; 512 or, where evaluations are dear, fewer if omitted.
+            chains: Chains, advanced together; if omitted 512, or fewer where evaluations are
+                expensive.
             warmup: Steps by which moves adapt before each record, at least.
             thin: Steps of a kept draw; doubled where memory is short.
             fit: ``"vi"``, train the map by variational inference first; True, as :meth:`fit` does;
@@ -276,9 +277,9 @@ class TRJSampler:
                 mixed; of several, when all are reached. ``{"log_bayes_factor": 0.05}``: nats, of
                 every model above one percent to the best (2 to 64 models); ``{"rhat": 1.01}``:
                 split R-hat of models, log joint, parameters; ``{"detection": 1e-5}``, of lists:
-                modes to which that share of climbs from a prior leads are met with 95 %. Or a
-                function of the kept :class:`~trjmcmc.draws.Draws` that says whether to stop, asked
-                after each round.
+                the share of local optimisations from prior draws that a mode must attract to be
+                found with probability 0.95. Or a function of the kept :class:`~trjmcmc.draws.Draws`
+                that says whether to stop, asked after each round.
             max_seconds: Wall time after which to stop, all stages included; kept within the larger
                 of a second and a tenth where a step of all chains takes less.
             max_evaluations: Most likelihood calls of this run, its fit included, by which it is
@@ -374,7 +375,7 @@ class TRJSampler:
         """Go on with the last run: its chains, its moves, its draws, without a pilot run.
 
         Arguments:
-            draws: Kept draws a chain beside those that are there, or as many as others allow.
+            draws: Kept draws per chain beside those that are there, or as many as others allow.
             until, max_seconds, max_evaluations, progress: As of :meth:`run`, from here on.
 
         Returns:
@@ -399,7 +400,7 @@ class TRJSampler:
 
     @property
     def account(self) -> Account:
-        """Evaluations of its runs and fits, and of nobody else on the same target."""
+        """Evaluations of its runs and fits alone, not of others on the same target."""
         return self._known.spending.account
 
     @property

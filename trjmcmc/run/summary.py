@@ -30,7 +30,7 @@ DISAGREE = "visits and evidences disagree"
 
 ONE_START = "all chains start at one point"
 
-POOR = "likelihood calls are too few for proposals that importance sampling can rest on"
+POOR = "too few likelihood calls for importance sampling"
 
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
@@ -178,7 +178,7 @@ def shortfall(found: Mixing, steps: int, asked: float, plan: Plan) -> str:
     """Why so many steps do not suffice, in words; empty if they do."""
     if steps < asked:
         times, least = steps / found.tau, asked / found.tau
-        return f"chains are {times:.1f} autocorrelation times long, {least:.0f} are asked for"
+        return f"chains are {times:.1f} autocorrelation times long, not {least:.0f}"
     if found.grown >= plan.settled and steps < LONG * asked:
         return "autocorrelation times still grow with the run"
     if found.trend <= plan.level:

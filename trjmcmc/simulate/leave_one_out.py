@@ -48,7 +48,7 @@ def leave_one_out(
     Returns:
         By model with a hundred draws or more, the best first: ``elpd_loo``, nats, its standard
         error ``se`` over data, ``p_loo`` the effective number of parameters, ``pareto_k`` the
-        largest Pareto shape (above .7 the figures of that model are not to be trusted),
+        largest Pareto shape (above 0.7 the figures of that model are not to be trusted),
         ``stacking``, its weight, and ``probability`` with ``probability_se``.
 
     Raises:
@@ -77,7 +77,7 @@ def leave_one_out(
         raise ConfigurationError("target: a loaded result has none; pass target=")
     if pointwise is None and not target.is_observed:
         raise ConfigurationError(
-            "pointwise: the likelihood is a function that tells only the sum: give "
+            "pointwise: the likelihood is a function that gives only the sum: give "
             "pointwise(params) -> (n, data), or state it as trj.Observed(distribution, data)"
         )
     code, theta = result.raw.flat()

@@ -39,9 +39,9 @@ class Simulator:
     def __init__(self, target: Target, simulate: Simulate | None = None) -> None:
         if simulate is None and not target.is_observed:
             raise ConfigurationError(
-                "simulate: the likelihood is a function, which tells nothing of how its data come "
-                "about: give simulate(model, params, generator) -> data, or state the likelihood "
-                "as trj.Observed(distribution, data)"
+                "simulate: the likelihood is a function, which cannot draw data: give "
+                "simulate(model, params, generator) -> data, or state the likelihood as "
+                "trj.Observed(distribution, data)"
             )
         if simulate is not None and not callable(simulate):
             raise ConfigurationError(f"simulate: expected a function, got {simulate!r}")

@@ -31,7 +31,7 @@ class Additive:
 
     Signals in noise are of this kind (f is a component's signal), and mixtures (f is a
     component's weight times its density at every observation, and the weight itself). It is
-    called as any likelihood of a space of components; padding and masks are its own affair.
+    called as any likelihood of a space of components; it handles padding and masks.
     Moves that change one component then cost one or two calls of f, however many there are.
 
     Arguments:
@@ -45,7 +45,7 @@ class Additive:
         linear: Parameters of components that the contribution is linear in, all together; newborns
             get them from their normal given the data. None to find that out, () for none.
         births: By name, densities of parameters of a component from which some of the newborns
-            are drawn, as a periodogram may tell; distributions of torch or frozen ones of SciPy.
+            are drawn, as from a periodogram; distributions of torch or frozen ones of SciPy.
             What they leave out is proposed otherwise: the answer does not depend on them.
 
     Raises:

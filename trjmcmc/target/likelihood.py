@@ -216,8 +216,9 @@ class Quantity(Called):
 
     def _wrong_shape(self, value: Array, n: int, got: str) -> None:
         raise self.failure(
-            f"{self.what} of {self.owner}: expected one value a draw, shape ({n}, ...), got {got}. "
-            "params hold a batch of draws, leading size n: sum over other axes, not over the first."
+            f"{self.what} of {self.owner}: expected one value per draw, shape ({n}, ...), got "
+            f"{got}. params hold a batch of draws, leading size n: sum over other axes, not over "
+            "the first."
         )
 
     def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:

@@ -243,7 +243,7 @@ class NamedParameters:
         density, items = self._densities.of(code), self._densities.items(code[None])
         if known := density.undefined_prior(theta[None], items):
             return NonFiniteError(
-                f"{known}; it was met in {where}. Return -inf from log_prob where values are "
+                f"{known}; this happened in {where}. Return -inf from log_prob where values are "
                 "impossible, or state the support.",
                 count=count,
                 where=where,

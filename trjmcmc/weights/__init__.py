@@ -1,4 +1,4 @@
-"""Distributions over models that are learnt beside a map: q(m)."""
+"""Distributions over models that are learned beside a map: q(m)."""
 
 from torch.distributions import Distribution as _Distribution
 

@@ -1,4 +1,4 @@
-"""Distributions over models that are learnt beside a map: q(m) of variational inference."""
+"""Distributions over models that are learned beside a map: q(m) of variational inference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUTSIDE = 5.0  # nats by which a model whose density is not finite counts as wor
 class ModelWeights(nn.Module, ABC):
     r"""A distribution q(m) over the models of a space, of any size.
 
-    It is learnt from losses of models drawn from it: with the map's density q(theta | m),
+    It is learned from losses of models drawn from it: with the map's density q(theta | m),
 
     .. math:: \ell = \log q(\theta | m) - \log\pi(\theta, m), \qquad
               \min_q \mathrm{E}_q [\ell + \log q(m)]
@@ -88,7 +88,7 @@ class ModelWeights(nn.Module, ABC):
 
 
 class UniformWeights(ModelWeights):
-    """Every code with the same probability; nothing is learnt.
+    """Every code with the same probability; nothing is learned.
 
     Example:
         >>> from trjmcmc import problems

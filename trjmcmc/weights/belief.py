@@ -35,7 +35,7 @@ class GaussianSurrogateWeights(ModelWeights):
         beta: Width of both, in standard deviations.
         scale: Nats; if omitted, the spread of the first batch.
         prior_sd: Of the belief at the start, in scales around the first batch's mean.
-        noise: Standard deviation of an observation, in scales, at the start; then learnt.
+        noise: Standard deviation of an observation, in scales, at the start; then learned.
         most_gain: Largest information from one observation, nats.
 
     Raises:
@@ -138,7 +138,7 @@ class GaussianSurrogateWeights(ModelWeights):
 
 
 class GaussianProcessWeights(GaussianSurrogateWeights):
-    r"""A Gaussian-process belief: what is seen of a model tells of those like it.
+    r"""A Gaussian-process belief: a model informs about similar ones.
 
     .. math:: \mu_t = \mu_{t-1} + k^\top (K + \sigma^2 I)^{-1} (y - \mu_{t-1}), \qquad
               \kappa_t = \kappa_{t-1} - k^\top (K + \sigma^2 I)^{-1} k

@@ -20,14 +20,14 @@ LEARNING_RATES = {"score": 0.2, "straight-through": 0.05}
 class MeanField(ScoreGradient):
     r"""Independent units: q(m) = prod_i r_i^{m_i} (1 - r_i)^{1 - m_i}.
 
-    The probabilities r are learnt by score-function gradients, unbiased and for any map, or by
+    The probabilities r are learned by score-function gradients, unbiased and for any map, or by
     straight-through Gumbel-softmax gradients, which differentiate the log joint with respect to
     the presence of each item: less noise for a bias.
 
     Arguments:
         space: A bound space of :class:`~trjmcmc.Subsets`.
         gradient: ``"score"`` or ``"straight-through"``.
-        learning_rate: Of Adam; .2 by score gradients if omitted, .05 by the others.
+        learning_rate: Of Adam; 0.2 by score gradients if omitted, 0.05 by others.
         options: As for :class:`ScoreGradient`.
 
     Raises:

@@ -88,8 +88,8 @@ class Newborns:
         single = parts.single
         if single is None or not parts.additive or parts.delicate:
             raise ConfigurationError(
-                "what components leave of the data tells nothing: expected a likelihood that is "
-                "Additive and takes no logarithm of the sum"
+                "births by the residual: expected a likelihood that is Additive and takes no "
+                "logarithm of the sum"
             )
         self.parts, self.single, self._account = parts, single, parts.target.account
         generator = torch.Generator(parts.target.device).manual_seed(3)

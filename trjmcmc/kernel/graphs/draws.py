@@ -22,7 +22,7 @@ MOST_TRIES = 500  # orders for a graph, from which moves are better
 class GraphDraws(Kernel):
     """Independent draws of graphs by sums over all of them.
 
-    No draw owes anything to the one before. Up to twelve nodes they go layer by layer, up to
+    Each draw is independent of the one before. Up to twelve nodes they go layer by layer, up to
     twenty by orders of the nodes in normal form. Draws of several steps are made at once, which is
     cheaper; the state's memo holds those to come.
 
@@ -68,8 +68,8 @@ class GraphDraws(Kernel):
         self.tries = 1 / self.draws.rate if self.draws.rate else math.inf
         if self.tries > MOST_TRIES:
             raise ConfigurationError(
-                f"graph draws: one order in {self.tries:.0f} tells graphs apart, at most one in "
-                f"{MOST_TRIES} is worth it; take LayerGibbs and EdgeReversal"
+                f"graph draws: one draw in {self.tries:.0f} would be accepted, less than one in "
+                f"{MOST_TRIES}; take LayerGibbs and EdgeReversal"
             )
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:

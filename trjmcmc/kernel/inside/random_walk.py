@@ -16,7 +16,7 @@ from .frame import Frame
 class RandomWalk(Kernel):
     """Gaussian steps of log-uniform length, in plain coordinates or in reference space.
 
-    In plain coordinates it owes nothing to the map, so that a poor map can't block a chain;
+    In plain coordinates it does not use the map, so that a poor map can't block a chain;
     short steps refine and long steps cross between modes that the map has missed. There periodic
     parameters go around.
 

@@ -186,7 +186,12 @@ class Recipe(ABC):
         groups, planned = self.plan.groups, self.plan.chains
         least = min(self.least_chains, planned // groups)
         least = max(least, math.ceil((self.stated.chains or 0) / groups))
-        return groups * max(least, int(self.share**0.5 * planned / groups))
+        return groups * max(least, int(min(planned, self.affordable) / groups))
+
+    @property
+    def affordable(self) -> float:
+        """Chains at the price of an evaluation."""
+        return self.share**0.5 * self.plan.chains
 
     @property
     def codes(self) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +16,8 @@ from ...kernel.base import Kernel, State, start
 from ...pilot.generation import systematic
 from ...target.target import Target
 from ...target.tempered import Tempered
+from ..plan import Plan
+from ..stated import Stated
 from .base import Known, Recipe
 from .climbs import uphill
 
@@ -21,7 +25,11 @@ BISECTIONS = 40  # of a step of the power
 
 DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
-LEAST, LEAST_OF_FEW, FEW_CALLS = 32, 8, 100_000  # chains of a group at least, and of few calls
+LEAST, LEAST_OF_BOXES, LEAST_OF_FEW = 32, 8, 4  # chains of a group, of black boxes, of few calls
+
+A_CHAIN = 5000  # likelihood calls that are stated, for each chain: some 500 cool it
+
+FEW_CALLS, FEW_GROUPS = 100_000, 4  # under which groups are fewer: chains are
 
 A_POWER = 6  # evaluations of a step of all moves of one chain, about
 
@@ -35,11 +43,24 @@ LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw 
 class CooledRecipe(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
+    def __init__(
+        self, target: Target, plan: Plan, generator: torch.Generator, **stated: Any
+    ) -> None:
+        few = (stated.get("stated", Stated()).evaluations or math.inf) < FEW_CALLS
+        plan = replace(plan, groups=min(FEW_GROUPS, plan.groups)) if few else plan
+        super().__init__(target, plan, generator, **stated)
+
     @property
     def least_chains(self) -> int:  # type: ignore[override]
-        """That a group is resampled from; fewer where calls are."""
-        few = (self.stated.evaluations or math.inf) < FEW_CALLS
-        return LEAST_OF_FEW if few else LEAST
+        """That a group is resampled from; fewer where each draw is as dear as another."""
+        if self.stated.evaluations is not None:
+            return LEAST_OF_FEW
+        return LEAST if math.isfinite(self.numbers) else LEAST_OF_BOXES
+
+    @property
+    def affordable(self) -> float:
+        calls = self.stated.evaluations
+        return super().affordable if calls is None else calls / A_CHAIN
 
     @property
     def kept(self) -> float:

@@ -113,7 +113,7 @@ class Lists(Recipe):
             try:
                 return self._cooled()
             except UnreachableError as error:  # the other models are sampled
-                warn_user(f"{error}; nothing tells its probability", ConvergenceWarning)
+                warn_user(f"{error}; its probability is unknown", ConvergenceWarning)
                 self._unreached = True
         if not found.good and stated is not None:  # chains would spend what is left for less
             self.limit.spend()
