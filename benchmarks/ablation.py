@@ -42,7 +42,7 @@ def factor_analysis(path: Path | None, known: list[float] | None) -> trj.Target:
     if known is not None:
         labels = target.space.label(target.space.enumerate())
         p = torch.tensor(known).softmax(0).tolist()
-        target.truth = trj.Truth(
+        target.truth = trj.problems.Truth(
             dict(zip(labels, p, strict=True)), dict(zip(labels, known, strict=True)), "given"
         )
         return target
@@ -57,7 +57,7 @@ def factor_analysis(path: Path | None, known: list[float] | None) -> trj.Target:
     log_z = dict(zip(labels, reference.log_evidence.tolist(), strict=True))
     p = dict(zip(labels, reference.log_mass.softmax(0).tolist(), strict=True))
     errors = ", ".join(f"{e:.3f}" for e in reference.std_error.tolist())
-    target.truth = trj.Truth(p, log_z, f"long audit, standard errors {errors}")
+    target.truth = trj.problems.Truth(p, log_z, f"long audit, standard errors {errors}")
     return target
 
 
@@ -69,11 +69,11 @@ def robust_regression(path: Path | None) -> trj.Target:
 
 
 def plain(target: trj.Target, seed: int = 1) -> Transport:
-    return trj.CosmicFlow(target.space, seed=seed)
+    return trj.transport.CosmicFlow(target.space, seed=seed)
 
 
 def mixed(target: trj.Target, seed: int = 1) -> Transport:
-    return trj.mixture_flow(target.space, seed=seed)
+    return trj.transport.mixture_flow(target.space, seed=seed)
 
 
 class Bench:
@@ -138,10 +138,10 @@ class Bench:
         return flow
 
     def restarts(self) -> Transport:
-        flows = [trj.CosmicFlow(self.target.space, seed=i) for i in range(RESTARTS)]
+        flows = [trj.transport.CosmicFlow(self.target.space, seed=i) for i in range(RESTARTS)]
         for flow in flows:
             self.reverse(flow, anneal=0.3, share=1 / RESTARTS)
-        return trj.Mixture(flows)
+        return trj.transport.MixtureOfMaps(flows)
 
     def reverse_then_forward(self) -> Transport:
         flow = plain(self.target)

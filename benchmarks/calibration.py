@@ -42,7 +42,7 @@ def funnel() -> trj.Target:
             lambda p: 0 * p["v"],
         ),
     ]
-    truth = trj.Truth({"normal": 0.4, "funnel": 0.6}, {"normal": 0.0, "funnel": 0.0})
+    truth = trj.problems.Truth({"normal": 0.4, "funnel": 0.6}, {"normal": 0.0, "funnel": 0.0})
     return trj.Target(models, model_prior=[0.4, 0.6], truth=truth)
 
 
@@ -59,7 +59,9 @@ def two_modes() -> trj.Target:
         trj.Model("two modes", {"x": Normal(0.0, 5.0)}, log_likelihood),
         trj.Model("constant", {}, lambda p: torch.tensor(0.0)),
     ]
-    truth = trj.Truth({"two modes": 0.5, "constant": 0.5}, {"two modes": 0.0, "constant": 0.0})
+    truth = trj.problems.Truth(
+        {"two modes": 0.5, "constant": 0.5}, {"two modes": 0.0, "constant": 0.0}
+    )
     return trj.Target(models, truth=truth)
 
 
@@ -82,7 +84,7 @@ def scores(
 ) -> pd.DataFrame:
     """One row a run, model and route: ``z``, ``flagged``; and the run's ``agree``."""
     first = trj.TRJSampler(
-        target, lambda space: trj.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
+        target, lambda space: trj.transport.CosmicFlow(space, layers=4, hidden=(32,)), seed=0
     )
     first.fit(steps=steps, progress=False)
     exact = target.truth

@@ -25,7 +25,7 @@ from benchmarks.discovery import instance, shares_of_basins
 from benchmarks.honest_problems import against_null
 from trjmcmc.draws import Pool
 from trjmcmc.pilot.report import LOST_NATS
-from trjmcmc.pilot.screening import screen
+from trjmcmc.pilot.screening import search_modes
 from trjmcmc.plot.style import PALETTE
 from trjmcmc.transport.normals import gaussian_mixture
 
@@ -55,7 +55,7 @@ def met(number: int, seeds: int, draws: int, threads: int = 1) -> dict[str, Any]
     gap = log_pi - math.log(float(weights.sum())) - normals.log_prob(mode, code)
     found = 0
     for seed in range(seeds):
-        parts = screen(
+        parts = search_modes(
             target,
             model,
             math.log(float(weights.sum())),

@@ -59,7 +59,7 @@ WAITS = ("aten::_local_scalar_dense", "aten::nonzero", "aten::_unique2", "aten::
 
 def jumps(target: trj.Target) -> Kernel:
     """A jump through a map, trained or not, and a walk."""
-    flow = trj.CosmicFlow(target.space, seed=1).to(target.device)
+    flow = trj.transport.CosmicFlow(target.space, seed=1).to(target.device)
     return Cycle([Jump(target, flow, uniform_proposal(target)), RandomWalk(target)])
 
 
@@ -234,7 +234,7 @@ def contracts(device: torch.device) -> Iterator[tuple[str, bool, str]]:
     gap = float(((found - known).abs() / known.abs().clamp(min=1)).max())
     yield "densities are those of the CPU", gap < 1e-4, f"relative gap {gap:.1g}"
 
-    flow = trj.CosmicFlow(here.space, seed=1).to(device)
+    flow = trj.transport.CosmicFlow(here.space, seed=1).to(device)
     z = torch.randn(500, here.dim, generator=generator).to(device)
     with torch.no_grad():
         x, log_q = flow.push(z, code.to(device))

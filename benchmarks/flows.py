@@ -43,13 +43,15 @@ CASES: dict[str, Callable[[], trj.Target]] = {
     "factor analysis": trj.problems.factor_analysis,
 }
 
-FLOWS: dict[str, Callable[[trj.Space, int], Bijection]] = {
-    "coupling": lambda s, seed: trj.CosmicFlow(s, seed=seed),
-    "Affine(5,5)": lambda s, seed: trj.CosmicAutoregressive(s, seed=seed),
-    "Spline(4,6)": lambda s, seed: trj.CosmicAutoregressive(
+FLOWS: dict[str, Callable[[trj.space.Space, int], Bijection]] = {
+    "coupling": lambda s, seed: trj.transport.CosmicFlow(s, seed=seed),
+    "Affine(5,5)": lambda s, seed: trj.transport.CosmicAutoregressive(s, seed=seed),
+    "Spline(4,6)": lambda s, seed: trj.transport.CosmicAutoregressive(
         s, transform="spline", layers=4, blocks=6, seed=seed
     ),
-    "diagonal": lambda s, seed: trj.CosmicAutoregressive(s, transform="diagonal", seed=seed),
+    "diagonal": lambda s, seed: trj.transport.CosmicAutoregressive(
+        s, transform="diagonal", seed=seed
+    ),
 }
 
 

@@ -45,7 +45,7 @@ def four_modes(dim: int) -> trj.Target:
         each = Normal(centre.to(x), width.to(x)).log_prob(x[:, None]).sum(-1)
         return (log_weight.to(x) + each).logsumexp(-1) - prior.log_prob(x).sum(-1)
 
-    truth = trj.Truth({"mixture": 1.0}, {"mixture": 0.0}, "by construction")
+    truth = trj.problems.Truth({"mixture": 1.0}, {"mixture": 0.0}, "by construction")
     return trj.Target([trj.Model("mixture", {"x": prior}, log_likelihood)], truth=truth)
 
 

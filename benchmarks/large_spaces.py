@@ -30,13 +30,13 @@ from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.train import train
 
 WEIGHTS = {
-    "made": trj.Made,
-    "mean field": trj.MeanField,
-    "straight-through": lambda s: trj.MeanField(s, gradient="straight-through"),
-    "categorical": trj.CategoricalWeights,
-    "ucb": trj.GaussianSurrogate,
-    "thompson": lambda s: trj.GaussianSurrogate(s, acquisition="thompson"),
-    "process": trj.GaussianProcess,
+    "made": trj.weights.Made,
+    "mean field": trj.weights.MeanField,
+    "straight-through": lambda s: trj.weights.MeanField(s, gradient="straight-through"),
+    "categorical": trj.weights.CategoricalWeights,
+    "ucb": trj.weights.GaussianSurrogateWeights,
+    "thompson": lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="thompson"),
+    "process": trj.weights.GaussianProcessWeights,
 }
 
 
@@ -72,7 +72,7 @@ def answers(target: Any, steps: int, batch: int) -> pd.DataFrame:
         generator = torch.Generator().manual_seed(1)
         begun = time.perf_counter()
         objective = ReverseKL(target, anneal=0.0, weights=weights)
-        flow = trj.Laplace(target)
+        flow = trj.transport.LaplaceMap(target)
         train(flow, objective, steps=steps, batch=batch, generator=generator, progress=False)
         code = weights.sample(20_000, generator)
         error = (code.double().mean(0) - target.inclusion).abs().max()
@@ -101,7 +101,7 @@ def moves_by_columns(columns: Sequence[int], chains: int = 256, steps: int = 20)
     for p in columns:
         target = trj.problems.conjugate_selection(p, n=100, seed=3)
         generator = torch.Generator().manual_seed(0)
-        flow = trj.Laplace(target)
+        flow = trj.transport.LaplaceMap(target)
         moves = {
             "birth-death": kernel.BirthDeath(target, kernel.Neighbours(target.space)),
             "units in turn": kernel.UnitGibbs(target),

@@ -57,7 +57,7 @@ def toy() -> trj.Target:
                 "sudden", level | {"jump": Normal(0.0, 1.0), "when": Uniform(0.0, 11.0)}, sudden
             ),
         ],
-        truth=trj.Truth({"gradual": 0.5510, "sudden": 0.4490}, source="quadrature"),
+        truth=trj.problems.Truth({"gradual": 0.5510, "sudden": 0.4490}, source="quadrature"),
     )
 
 
@@ -91,7 +91,9 @@ def regressions(rows: int, slopes: list[float], sets: Sequence[Sequence[int]]) -
     p = torch.stack([log_evidence(c) for c in sets]).softmax(0).tolist()
     models = [on(c) for c in sets]
     names = [model.name for model in models]
-    return trj.Target(models, truth=trj.Truth(dict(zip(names, p, strict=True)), source="conjugacy"))
+    return trj.Target(
+        models, truth=trj.problems.Truth(dict(zip(names, p, strict=True)), source="conjugacy")
+    )
 
 
 def listed(columns: int) -> trj.Target:

@@ -67,7 +67,9 @@ def radiata_pine() -> trj.Target:
         log_z[name] = _log_evidence(x - x.mean(), y)
     gap = log_z["density"] - log_z["adjusted density"]
     p = 1 / (1 + math.exp(-gap))
-    truth = trj.Truth(dict(zip(columns, (p, 1 - p), strict=True)), log_z, "conjugate, exact")
+    truth = trj.problems.Truth(
+        dict(zip(columns, (p, 1 - p), strict=True)), log_z, "conjugate, exact"
+    )
     return trj.Target(models, truth=truth)
 
 

@@ -48,7 +48,7 @@ def row(
 
     Arguments:
         case: A name in ``CASES``.
-        sampler: ``"default"`` or a name that :class:`trj.ClassicalSampler` knows.
+        sampler: ``"default"`` or a name that :class:`trj.compare.ClassicalSampler` knows.
         budget: Seconds of wall time.
         chains: Chains; 512 if omitted.
         seed: Of the sampler.
@@ -63,7 +63,7 @@ def row(
     torch.set_num_threads(threads)
     target = CASES[case]()
     if truth is not None:
-        target.truth = trj.Truth(dict(truth), source="long run")
+        target.truth = trj.problems.Truth(dict(truth), source="long run")
     comparison = trj.compare_samplers(
         target, [sampler], budget=budget, chains=chains, seed=seed, progress=False
     )

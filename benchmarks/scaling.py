@@ -54,7 +54,7 @@ def stepper(target: trj.Target, kernel: Kernel, chains: int) -> Callable[[], Non
 
 def per_second(target: trj.Target, chains: int) -> dict[str, Any]:
     """Chain-steps and target evaluations a second."""
-    flow = trj.CosmicFlow(target.space, seed=1).to(target.device)
+    flow = trj.transport.CosmicFlow(target.space, seed=1).to(target.device)
     kernel = Cycle([Jump(target, flow, uniform_proposal(target)), RandomWalk(target)])
     generator = torch.Generator(target.device).manual_seed(2)
     code = target.space.sample_prior(chains, generator)
@@ -123,7 +123,7 @@ def overhead(chains: int = 1024, repeats: int = 30) -> list[dict[str, Any]]:
 
 def jump_cost(target: trj.Target, chains: int, repeats: int) -> dict[str, Any]:
     """Of one problem."""
-    flow = trj.CosmicFlow(target.space, seed=1)
+    flow = trj.transport.CosmicFlow(target.space, seed=1)
     jump = Jump(target, flow, Fixed(target.space, other=True), rho=0.95, fresh=0.1)
     generator = torch.Generator().manual_seed(1)
     code = target.space.sample_prior(chains, generator)

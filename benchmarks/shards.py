@@ -246,7 +246,9 @@ def truth(options: argparse.Namespace) -> None:
     for seed in range(options.runs):
         target, true, start = exact(4 * 16, g)
         fixed = trj.kernel.Fixed(target.space)
-        jump = trj.kernel.Jump(target, trj.Laplace(target), fixed, rho=0.0)  # exact, every other
+        jump = trj.kernel.Jump(
+            target, trj.transport.LaplaceMap(target), fixed, rho=0.0
+        )  # exact, every other
         kernel = trj.kernel.MixtureKernel([jump, trj.kernel.RandomWalk(target)])
         sampler = trj.TRJSampler(target, kernel=kernel, seed=seed)
         with warnings.catch_warnings():

@@ -44,7 +44,7 @@ def pulses(seed: int) -> trj.Target:
     """Two pulses in noise, the data by the seed."""
     stated = pulse_counts(seed)
     exact = {str(k): question.exact for k, question in enumerate(stated.questions)}
-    stated.target.truth = trj.Truth(exact, source="a grid")
+    stated.target.truth = trj.problems.Truth(exact, source="a grid")
     return stated.target
 
 

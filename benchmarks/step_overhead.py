@@ -64,7 +64,7 @@ def noted(kernel: Kernel, target: trj.Target, tape: Tape) -> Iterator[tuple[list
 
         return called
 
-    owners = [target, *(x for x in inside(kernel) if isinstance(x, trj.Transport))]
+    owners = [target, *(x for x in inside(kernel) if isinstance(x, trj.transport.Transport))]
     patched = [(x, name) for x in owners for name in CALLS if hasattr(x, name)]
     for owner, name in patched:
         object.__setattr__(owner, name, noting(getattr(owner, name)))
@@ -116,7 +116,7 @@ class Straight(Kernel):
     name, within, between = "straight", True, True
 
     def __init__(self, bench: Bench) -> None:
-        flow = next(x for x in inside(bench.kernel) if isinstance(x, trj.Transport))
+        flow = next(x for x in inside(bench.kernel) if isinstance(x, trj.transport.Transport))
         parts: Any = flow.components  # type: ignore[attr-defined]
         likelihood: Any = bench.target._densities.each[0].likelihood.function  # type: ignore[attr-defined]
         self.x, self.y = (v.to(bench.target.dtype) for v in likelihood.data.like(bench.state.theta))

@@ -62,7 +62,7 @@ def _jumps_and_walk(target: Any, generator: torch.Generator) -> Any:
 
 
 def _laplace(target: Any, generator: torch.Generator) -> Any:
-    kernel, flow = trj.kernel, trj.Laplace(target)
+    kernel, flow = trj.kernel, trj.transport.LaplaceMap(target)
     near = kernel.Neighbours(target.space, swap=0.3)
     jump = kernel.Jump(target, flow, near, rho=0.7, fresh=0.1, name="laplace near")
     inner = kernel.CrankNicolson(target, flow, fresh=0.1)
@@ -76,7 +76,7 @@ def _births(target: Any, generator: torch.Generator) -> Any:
 
 
 def _flow(target: Any, generator: torch.Generator) -> Any:
-    kernel, flow = trj.kernel, trj.CosmicFlow(target.space, seed=1)
+    kernel, flow = trj.kernel, trj.transport.CosmicFlow(target.space, seed=1)
     to = kernel.Fixed(target.space, other=True)
     jump = kernel.Jump(target, flow, to, rho=0.95, fresh=0.1)
     inner = kernel.CrankNicolson(target, flow, fresh=0.1)
@@ -110,9 +110,9 @@ def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, w
     def draw(by: Any = stepper) -> None:
         nonlocal state
         state, (rows, pairs) = by(state)
-        tally.take(rows)
+        tally.add_rows(rows)
         if crossings is not None:
-            crossings.take(pairs)
+            crossings.add_pairs(pairs)
 
     for _ in range(WARM):  # a map that remembers models knows most of them by then
         draw(plain)

@@ -30,8 +30,8 @@ from trjmcmc import clock, graphs
 from trjmcmc.draws import Draws
 from trjmcmc.kernel import start
 from trjmcmc.problems.coal_mining import LENGTH
-from trjmcmc.validation.repeat import Given
-from trjmcmc.validation.repeats import Kept, finished, spec_of
+from trjmcmc.validation.repeat import Setup
+from trjmcmc.validation.repeats import SavedRepeats, finished, spec_of
 from trjmcmc.validation.validate import judge
 
 NOISE = 0.1  # variance, of graphs
@@ -174,11 +174,11 @@ def right_models(validations: int, repeats: int) -> None:
         print(f"{seed + 1} validations: {verdicts}, {spent:.0f} s of processor", flush=True)
 
 
-def of_package(case: str, options: argparse.Namespace) -> trj.Validation:
+def of_package(case: str, options: argparse.Namespace) -> trj.validation.Validation:
     """Ranks and probabilities alone: the likelihoods are the package's own."""
     target, simulate, make = CASES[case]()
-    given = Given(target, make, simulate, {"max_seconds": options.seconds})
-    kept = Kept(None if options.folder is None else options.folder / case, spec_of(given))
+    given = Setup(target, make, simulate, {"max_seconds": options.seconds})
+    kept = SavedRepeats(None if options.folder is None else options.folder / case, spec_of(given))
     with clock.read_from(time.process_time):  # others may use the machine
         end = clock.now() + (options.most_seconds or math.inf)
         left = [r for r in range(options.repeats) if r not in kept.found]

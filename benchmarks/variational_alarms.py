@@ -38,31 +38,31 @@ CLOSE = 0.05  # nats from the posterior that are a good fit
 # ---- planted failures ---------------------------------------------------------------------------
 
 
-def trough(seed: int) -> trj.Variational:
+def trough(seed: int) -> trj.approximate.Variational:
     """U5 by a normal that sits in one trough, as a collapsed training leaves it."""
 
-    def make(space: trj.Space) -> trj.Transport:
+    def make(space: trj.space.Space) -> trj.transport.Transport:
         scale = torch.tensor([0.5, 0.4], dtype=torch.float64).diag_embed()[None]
         loc = torch.tensor([[-1.0, -1.0]], dtype=torch.float64)
-        return trj.Affine(space, loc, scale).requires_grad_(False)
+        return trj.transport.Affine(space, loc, scale).requires_grad_(False)
 
     return trj.variational(trj.problems.energy("U5"), make, seed=seed, progress=False)
 
 
-def three_of_four(seed: int) -> trj.Variational:
+def three_of_four(seed: int) -> trj.approximate.Variational:
     """U4 exactly, but for its lightest mode."""
 
-    def make(space: trj.Space) -> trj.Transport:
+    def make(space: trj.space.Space) -> trj.transport.Transport:
         loc = torch.tensor([[[2.5, 0.0], [0.0, 2.5], [0.0, -2.5]]], dtype=torch.float64)
         eye = torch.eye(2, dtype=torch.float64).expand(1, 3, 2, 2)
         log_weights = torch.tensor([[0.3, 0.4, 0.2]], dtype=torch.float64).log()
         parts = Gaussians(space, loc, math.sqrt(1.5) / 2 * eye)
-        return trj.Mixture(parts, log_weights=log_weights).requires_grad_(False)
+        return trj.transport.MixtureOfMaps(parts, log_weights=log_weights).requires_grad_(False)
 
     return trj.variational(trj.problems.energy("U4"), make, seed=seed, progress=False)
 
 
-def independent(seed: int) -> trj.Variational:
+def independent(seed: int) -> trj.approximate.Variational:
     """Mean field where two parameters have correlation .9."""
     target = normal_posterior(torch.zeros(2), torch.tensor([[1.0, 0.9], [0.9, 1.0]]))
     return trj.variational(target, "mean-field", steps=300, seed=seed, progress=False)
@@ -71,7 +71,7 @@ def independent(seed: int) -> trj.Variational:
 class OneGumbel(ModelWeights):
     """Independent units of probabilities r that are drawn with 1 - exp(-r / (1 - r))."""
 
-    def __init__(self, space: trj.Space, r: torch.Tensor) -> None:
+    def __init__(self, space: trj.space.Space, r: torch.Tensor) -> None:
         super().__init__(space)
         self.register_buffer("r", r)
 
@@ -86,7 +86,7 @@ class OneGumbel(ModelWeights):
         """Nothing."""
 
 
-def one_gumbel(seed: int) -> trj.Variational:
+def one_gumbel(seed: int) -> trj.approximate.Variational:
     """The right r of a spike and slab with weak effects, drawn with one Gumbel variable."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((30, 5))
@@ -95,10 +95,10 @@ def one_gumbel(seed: int) -> trj.Variational:
     weights = OneGumbel(target.space, target.inclusion.double().clamp(1e-6, 1 - 1e-6))
     generator = torch.Generator().manual_seed(seed)
     target = target.to(dtype=torch.float64)
-    return variational(target, weights, trj.Laplace(target), generator)
+    return variational(target, weights, trj.transport.LaplaceMap(target), generator)
 
 
-PLANTED: dict[str, Callable[[int], trj.Variational]] = {
+PLANTED: dict[str, Callable[[int], trj.approximate.Variational]] = {
     "collapsed wave": trough,
     "dropped mode": three_of_four,
     "mean field at .9": independent,
@@ -124,7 +124,7 @@ def normal_posterior(
         x = params["x"].double()
         return exact.log_prob(x) - prior.log_prob(x).sum(-1)
 
-    truth = trj.Truth({"normals": 1.0}, {"normals": 0.0}, "by construction")
+    truth = trj.problems.Truth({"normals": 1.0}, {"normals": 0.0}, "by construction")
     return trj.Target([trj.Model("normals", {"x": prior}, log_likelihood)], truth=truth)
 
 

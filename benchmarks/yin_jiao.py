@@ -94,9 +94,9 @@ def toy(size: Size, generator: torch.Generator, seed: int) -> Rows:
 
     pilot, pool = drawn(), drawn()
     jumps = {name: made(name, target, pilot, generator, size.ours) for name in PILOT} | {
-        VI: theirs(target, trj.RealNVP, 8, size.theirs, generator),
-        "VI TRJ": ours(target, trj.RealNVP, size.ours, seed),
-        "VI CTP": ours(target, trj.ConditionalRealNVP, size.ours, seed),
+        VI: theirs(target, trj.transport.RealNVP, 8, size.theirs, generator),
+        "VI TRJ": ours(target, trj.transport.RealNVP, size.ours, seed),
+        "VI CTP": ours(target, trj.transport.ConditionalRealNVP, size.ours, seed),
         "exact": (Jump(target, exact, uniform_proposal(target)), 0.0),
     }
     rows = []
@@ -118,13 +118,15 @@ def factors(size: Size, generator: torch.Generator, seed: int) -> Rows:
     truth = torch.tensor(RATES, dtype=torch.float64)
     two = truth.softmax(0)[0].item() if known else None
     if known:
-        target.truth = trj.Truth({"2 factors": two, "3 factors": 1 - two}, source="long runs")
+        target.truth = trj.problems.Truth(
+            {"2 factors": two, "3 factors": 1 - two}, source="long runs"
+        )
     pilot, pool = (tempered_draws(target, size.particles, generator) for _ in range(2))
-    sampler = vi_sampler(target, trj.RealNVP, seed)
+    sampler = vi_sampler(target, trj.transport.RealNVP, seed)
     jumps = {
         name: made(name, target, pilot, generator, size.ours) for name in ("independence", *PILOT)
     } | {
-        VI: theirs(target, trj.RealNVP, 16, size.theirs, generator),
+        VI: theirs(target, trj.transport.RealNVP, 16, size.theirs, generator),
         "VI TRJ": trained(sampler, size.ours),
     }
     rows = []
@@ -164,12 +166,12 @@ def robust(size: Size, generator: torch.Generator, seed: int) -> Rows:
         name: made(name, target, pilot, generator, size.ours)
         for name in ("switch", *PILOT, "spline CTP")
     } | {
-        VI: theirs(target, trj.RealNVP, 16, size.theirs, generator),
+        VI: theirs(target, trj.transport.RealNVP, 16, size.theirs, generator),
         "VI CTP, their settings": theirs(
-            target, trj.ConditionalRealNVP, 16, size.of_all, generator
+            target, trj.transport.ConditionalRealNVP, 16, size.of_all, generator
         ),
-        "VI TRJ": ours(target, trj.RealNVP, size.ours, seed),
-        "VI CTP": ours(target, trj.ConditionalRealNVP, size.ours, seed),
+        "VI TRJ": ours(target, trj.transport.RealNVP, size.ours, seed),
+        "VI CTP": ours(target, trj.transport.ConditionalRealNVP, size.ours, seed),
     }
     released = {
         "affine TRJ": PAPERS["affine"],
@@ -205,7 +207,7 @@ def by_depth(
     """Jumps accepted through RealNVPs of several depths, reverse KL alone."""
     rows = []
     for layers in size.depths:
-        make = on_itself(partial(trj.RealNVP, layers=layers), f"{layers} couplings")
+        make = on_itself(partial(trj.transport.RealNVP, layers=layers), f"{layers} couplings")
         begun = time.perf_counter()
         jump = make(target, None, generator, {"steps": size.ours})
         seconds = time.perf_counter() - begun

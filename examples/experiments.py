@@ -260,7 +260,7 @@ def by_depth(
     """Running estimates through RealNVPs of several depths, trained without pilot draws."""
     found = {}
     for layers in size.depths:
-        make = on_itself(partial(trj.RealNVP, layers=layers), couplings(layers))
+        make = on_itself(partial(trj.transport.RealNVP, layers=layers), couplings(layers))
         jump = make(target, None, generator, {"steps": size.steps})
         found[couplings(layers)] = running_estimates(
             target, jump, pool, model, size.running, generator

@@ -61,7 +61,9 @@ def factors(path: Path | None, truth: float | None) -> trj.Target:
     y = None if path is None else pd.read_csv(path).to_numpy()
     target = trj.problems.factor_analysis(y)
     if truth is not None:
-        target.truth = trj.Truth({"2 factors": truth, "3 factors": 1 - truth}, source="given")
+        target.truth = trj.problems.Truth(
+            {"2 factors": truth, "3 factors": 1 - truth}, source="given"
+        )
     return target
 
 

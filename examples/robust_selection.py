@@ -28,20 +28,20 @@ import torch
 
 import trjmcmc as trj
 
-FLOWS: dict[str, Callable[[trj.Target], trj.Transport]] = {
-    "diagonal normal": lambda t: trj.CosmicAutoregressive(t.space, transform="diagonal"),
-    "affine (5, 5)": lambda t: trj.CosmicAutoregressive(t.space, layers=5, blocks=5),
-    "spline (4, 6)": lambda t: trj.CosmicAutoregressive(
+FLOWS: dict[str, Callable[[trj.Target], trj.transport.Transport]] = {
+    "diagonal normal": lambda t: trj.transport.CosmicAutoregressive(t.space, transform="diagonal"),
+    "affine (5, 5)": lambda t: trj.transport.CosmicAutoregressive(t.space, layers=5, blocks=5),
+    "spline (4, 6)": lambda t: trj.transport.CosmicAutoregressive(
         t.space, transform="spline", layers=4, blocks=6
     ),
-    "couplings": lambda t: trj.CosmicFlow(t.space),
-    "Laplace": trj.Laplace,
+    "couplings": lambda t: trj.transport.CosmicFlow(t.space),
+    "Laplace": trj.transport.LaplaceMap,
 }
 VISIBLE = 1e-5  # probability below which models are not drawn
 WORTH = 30  # draws of a model from which its cross-entropy is shown
 
 
-def conditional(flow: trj.Transport, result: trj.Result) -> pd.Series:
+def conditional(flow: trj.transport.Transport, result: trj.Result) -> pd.Series:
     """Mean of log pi(theta | m) - log q(theta | m) over exact draws of each model, nats."""
     code, theta = result.raw.flat()
     log_joint = result.raw.log_joint.flatten()
@@ -106,7 +106,9 @@ def main() -> None:
 
     rows, answers = {}, {}
     for name, make in FLOWS.items():
-        sampler = trj.TRJSampler(target, make(target), models=trj.CategoricalWeights, seed=1)
+        sampler = trj.TRJSampler(
+            target, make(target), models=trj.weights.CategoricalWeights, seed=1
+        )
         steps = 300 if options.quick else 3000
         begun = time.perf_counter()
         sampler.fit(steps=steps, batch=256, pilot=False, audit=False, progress=True)

@@ -211,7 +211,7 @@ def vti_model(data: pd.DataFrame, aligned: np.ndarray, options: argparse.Namespa
     right = int((adjacency(top)[0].numpy() * aligned).sum())
     print(
         f"  most probable graph, {int(counts.max()) / 2000:.3f} of the draws, {right} edges right: "
-        f"{trj.Dags(scores.names).label(top)[0]}"
+        f"{trj.graphs.Dags(scores.names).label(top)[0]}"
     )
     print("  published:  F1 .44, SHD 23, Brier 23, AUROC .68")
     print(f"  {time.process_time() - begun:.0f} s")

@@ -100,8 +100,8 @@ def vti(target: trj.Target, counted: str, steps: int, batch: int) -> tuple[Any, 
     ordered = graphs.ordered(target, prior=counted)
     flow = None
     if target.dim:
-        flow = trj.CosmicAutoregressive(ordered.space, transform="diagonal", blocks=0)
-    sampler = trj.TRJSampler(ordered, flow, models=trj.Made, seed=0)
+        flow = trj.transport.CosmicAutoregressive(ordered.space, transform="diagonal", blocks=0)
+    sampler = trj.TRJSampler(ordered, flow, models=trj.weights.Made, seed=0)
     sampler.fit(steps=steps, batch=batch, progress=False)
     code = sampler.models.sample(2000, torch.Generator().manual_seed(0))
     bound = sampler.variational.elbo

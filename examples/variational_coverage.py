@@ -150,7 +150,7 @@ def coverage_figure() -> plt.Figure:
 
 def rectifiers(
     k: int, seed: int, bias: float | None, loc: np.ndarray, sd: np.ndarray
-) -> Callable[[trj.Space], trj.Transport]:
+) -> Callable[[trj.space.Space], trj.transport.Transport]:
     """The flow of chapter 3: one step, one layer of k rectifiers.
 
     Its coordinates are shifted and scaled, never turned, which leaves the family what it is; as
@@ -163,8 +163,8 @@ def rectifiers(
         loc, sd: Of the coordinates at first, shape (p,).
     """
 
-    def make(space: trj.Space) -> trj.Transport:
-        flow = trj.CosmicAutoregressive(
+    def make(space: trj.space.Space) -> trj.transport.Transport:
+        flow = trj.transport.CosmicAutoregressive(
             space,
             transform="affine",
             layers=1,
@@ -186,14 +186,14 @@ def rectifiers(
 
 def fitted(
     target: trj.Target,
-    family: str | Callable[[trj.Space], trj.Transport],
+    family: str | Callable[[trj.space.Space], trj.transport.Transport],
     seed: int,
     steps: int,
     rate: float,
     batch: int = 128,
     draws: int = 10_000,
     **options: Any,
-) -> trj.Variational:
+) -> trj.approximate.Variational:
     """An answer by reverse KL alone."""
     return trj.variational(
         target,
@@ -210,7 +210,7 @@ def fitted(
     )
 
 
-def begins(transport: trj.Transport) -> float:
+def begins(transport: trj.transport.Transport) -> float:
     """Where an only rectifier begins, in standard deviations of what it sees."""
     layer = transport.steps[0].net[0]
     weight = float((layer.weight * layer.mask)[0].detach().norm())

@@ -82,7 +82,7 @@ class Run:
         forward: KL(p | q) by exact draws, and its standard error, nats.
     """
 
-    answer: trj.Variational
+    answer: trj.approximate.Variational
     forward: tuple[float, float]
 
 
@@ -101,7 +101,7 @@ def approximate(target: Energy, family: str, seed: int, most: int, **more: Any) 
 
 
 def forward_divergence(
-    target: Energy, q: trj.Transport, seed: int, n: int = 10_000
+    target: Energy, q: trj.transport.Transport, seed: int, n: int = 10_000
 ) -> tuple[float, float]:
     """KL(p | q) by independent draws of p, and its standard error, nats."""
     z = target.exact_draws(n, torch.Generator().manual_seed(seed))

@@ -5,8 +5,9 @@ Michigan State University: 100 rows, equicorrelated columns, some coefficients l
 zero. Every model is a normal, so that all 2^p are added up here, and draws are independent:
 
 * inclusion probabilities by `trj.variational` and by the exact sampler, against enumeration;
-* q(z) a product, `trj.MeanField`, and autoregressive, `trj.Made`, with normals that are exact given
-  z (`"laplace"`): the nats from p(z | y), beside the least that any product can reach;
+* q(z) a product, `trj.weights.MeanField`, and autoregressive, `trj.weights.Made`, with normals that
+  are exact given z (`"laplace"`): the nats from p(z | y), beside the least that any product can
+  reach;
 * the published way to draw z, by one Gumbel variable where the difference of two is needed: a
   planted error, P(z = 1) = 1 - exp(-r / (1 - r)) where r is stated, that answers have to flag;
 * up to 90 columns: the exact sampler beside Gibbs chains, Brier score and log loss.
@@ -75,7 +76,7 @@ CLAIMS = """What is published and can't stand:
 * Seconds of Table C.1: Gibbs is said to be quicker at 40 columns than at 30."""
 
 
-class OneGumbel(trj.MeanField):
+class OneGumbel(trj.weights.MeanField):
     """The planted error: units drawn by one Gumbel variable, probabilities stated as if by two."""
 
     def __init__(self, space: Any) -> None:
@@ -196,15 +197,15 @@ def learnt_models(
     Flows are trained for the last so many scenes.
     """
     kinds = {
-        "MeanField": (trj.MeanField, "laplace"),
-        "Made": (trj.Made, "laplace"),
+        "MeanField": (trj.weights.MeanField, "laplace"),
+        "Made": (trj.weights.Made, "laplace"),
         "straight-through": (
-            lambda space: trj.MeanField(space, gradient="straight-through"),
+            lambda space: trj.weights.MeanField(space, gradient="straight-through"),
             "laplace",
         ),
         "one Gumbel": (OneGumbel, "laplace"),
-        "MeanField, flow": (trj.MeanField, "recommended"),
-        "Made, flow": (trj.Made, "recommended"),
+        "MeanField, flow": (trj.weights.MeanField, "recommended"),
+        "Made, flow": (trj.weights.Made, "recommended"),
     }
     rows, answers = {}, {}
     for left, (p, rho, effects) in zip(range(len(scenes), 0, -1), scenes, strict=True):

@@ -67,7 +67,7 @@ def gaussians():
 def subsets():
     """Eight subsets of a conjugate regression, by Laplace's map, which is exact here."""
     target = toys.conjugate_subsets()
-    laplace, codes = trj.Laplace(target), target.space.enumerate()
+    laplace, codes = trj.transport.LaplaceMap(target), target.space.enumerate()
     p = torch.tensor(list(target.truth.probabilities.values()), dtype=torch.float64)
 
     def draw(n, generator):
@@ -90,7 +90,7 @@ def subsets():
 def blocks():
     """Columns in a block, one that is always in, and a level beside them, in float64."""
     target = toys.blocks_and_fixed()
-    laplace, codes = trj.Laplace(target), target.space.enumerate()  # exact here
+    laplace, codes = trj.transport.LaplaceMap(target), target.space.enumerate()  # exact here
     p = laplace.log_evidence(codes).double().softmax(0)
 
     def draw(n, generator):

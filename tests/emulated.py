@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from trjmcmc.kernel.between.unit_gibbs import UnitGibbs
-from trjmcmc.transport.laplace import Laplace
+from trjmcmc.transport.laplace import LaplaceMap
 
 DEVICE = torch.device("meta")
 
@@ -314,7 +314,7 @@ def carried(thing):
     Functions are copied too, with what they have closed over: data stand in likelihoods.
     """
     kinds = {torch.Tensor: _tensor, torch.nn.Parameter: _parameter, types.FunctionType: _function}
-    kinds |= {Laplace: _laplace, UnitGibbs: _unit_gibbs}
+    kinds |= {LaplaceMap: _laplace, UnitGibbs: _unit_gibbs}
     kinds[torch.device] = lambda it, memo: DEVICE
     before = copy._deepcopy_dispatch.copy()
     copy._deepcopy_dispatch.update(kinds)
@@ -336,7 +336,7 @@ def _parameter(tensor, memo):
 def _laplace(it, memo):
     """Its own copies share the target."""
     target, flow, reference = (copy.deepcopy(x, memo) for x in (it.target, it.flow, it.reference))
-    return Laplace(target, flow, megabytes=it.megabytes, reference=reference)
+    return LaplaceMap(target, flow, megabytes=it.megabytes, reference=reference)
 
 
 def _unit_gibbs(it, memo):

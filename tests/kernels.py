@@ -46,7 +46,7 @@ def densely(target):
 
 
 def rough_realnvp(target):
-    return shaken(trj.ConditionalRealNVP(target.space, layers=3, hidden=(16,)))
+    return shaken(trj.transport.ConditionalRealNVP(target.space, layers=3, hidden=(16,)))
 
 
 def two_modes(target):

@@ -22,15 +22,17 @@ def shaken_mixture(space, outer=True, reference=None):
     """Components apart from each other, unequal weights, every parameter moved."""
     options = {"layers": 2, "hidden": (8,), "reference": reference}
     if outer:
-        mixture = trj.mixture_flow(space, components=3, **options)
+        mixture = trj.transport.mixture_flow(space, components=3, **options)
     else:
-        mixture = trj.Mixture([trj.CosmicFlow(space, seed=i, **options) for i in range(2)])
+        mixture = trj.transport.MixtureOfMaps(
+            [trj.transport.CosmicFlow(space, seed=i, **options) for i in range(2)]
+        )
     return shaken(mixture, 0.2, seed=5)
 
 
 def rough_flow(target, by=0.15, **options):
     """An untrained flow whose weights were shaken: as poor as a map can be."""
-    return shaken(trj.CosmicFlow(target.space, layers=3, hidden=(16,), **options), by)
+    return shaken(trj.transport.CosmicFlow(target.space, layers=3, hidden=(16,), **options), by)
 
 
 def rough_affine(target, width=1.3):
@@ -51,7 +53,7 @@ def rough_subset_maps(target, x, y):
     covariance = torch.linalg.inv(precision)
     loc = (covariance @ torch.where(on, x.T @ y, 0.0)[..., None])[..., 0]
     tril = torch.linalg.cholesky(covariance)
-    return trj.Affine(target.space, (loc * on).float(), 1.2 * tril.float())
+    return trj.transport.Affine(target.space, (loc * on).float(), 1.2 * tril.float())
 
 
 class MovesSpares(Bijection):

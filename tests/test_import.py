@@ -97,13 +97,31 @@ def test_names_come_from_where_type_checkers_find_them():
         if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"
     )
     shown = {alias.name: line.module for line in block.body for alias in line.names}
-    assert set(shown) == set(trj.__all__)
+    assert set(shown) >= set(trj.__all__)
     assert {name: place for name, place in shown.items() if place} == trj._MODULE_OF
 
 
 def test_all_names_are_there():
+    assert len(trj.__all__) <= 30  # what users type; the rest is in folders, such as trj.transport
     assert all(getattr(trj, name).__name__.endswith(name) for name in trj.__all__)
     assert trj.plot.__name__ == "trjmcmc.plot"  # folders too
+
+
+def test_names_of_folders_are_there():
+    folders = [path.parent for path in (ROOT / "trjmcmc").glob("*/__init__.py")]
+    for folder in (getattr(trj, path.name) for path in folders):
+        assert all(hasattr(folder, name) for name in getattr(folder, "__all__", []))
+
+
+def test_the_module_of_errors_shows_its_own_names_alone():
+    shown = {name for name in dir(trj.errors) if not name.startswith("_")}
+    assert "TRJError" in shown and not shown & {"Any", "os", "sys", "torch", "warnings"}
+
+
+@pytest.mark.parametrize("folder", ["transport", "weights"])
+def test_folders_that_load_zuko_leave_checks_of_arguments_on(folder):
+    checks = "torch.distributions.Distribution._validate_args"
+    loaded(f"import torch, trjmcmc\nassert {checks}\ntrjmcmc.{folder}\nassert {checks}")
 
 
 @pytest.mark.parametrize("name", ["nothing", "_nothing", "test"])

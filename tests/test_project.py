@@ -3,6 +3,7 @@ import json
 import re
 import runpy
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def test_the_torch_pin_lies_in_the_supported_range():
 
 
 PACKAGE = ROOT / "trjmcmc"
+
+
+def test_no_two_classes_have_one_name():
+    found = defaultdict(list)
+    for path, _ in modules(PACKAGE).values():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(str(path.relative_to(ROOT)))
+    assert not {name: files for name, files in found.items() if len(files) > 1}
 
 
 def rooms_import():

@@ -31,11 +31,11 @@ def gaussians(scale: float = 1.0) -> trj.Target:
     prior = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
     z = torch.tensor(list(log_z.values()), dtype=torch.float64)
     p = (z + prior.log()).softmax(0).tolist()
-    truth = trj.Truth(dict(zip(log_z, p, strict=True)), log_z, "conjugate")
+    truth = trj.problems.Truth(dict(zip(log_z, p, strict=True)), log_z, "conjugate")
     return trj.Target(models, model_prior=prior, truth=truth)
 
 
-def gaussian_map(target: trj.Target, scale: float = 1.0) -> trj.Affine:
+def gaussian_map(target: trj.Target, scale: float = 1.0) -> trj.transport.Affine:
     """The exact transport of :func:`gaussians`."""
     y = 1.5
     loc, tril = torch.zeros(3, 3), torch.eye(3).repeat(3, 1, 1)
@@ -44,7 +44,7 @@ def gaussian_map(target: trj.Target, scale: float = 1.0) -> trj.Affine:
         covariance = torch.linalg.inv(precision)
         loc[m, :d] = covariance @ torch.full((d,), y)
         tril[m, :d, :d] = torch.linalg.cholesky(covariance)
-    return trj.Affine(target.space, loc, tril)
+    return trj.transport.Affine(target.space, loc, tril)
 
 
 def conjugate_subsets(p: int = 3, n: int = 20) -> trj.Target:
@@ -67,7 +67,9 @@ def conjugate_subsets(p: int = 3, n: int = 20) -> trj.Target:
         normal = torch.distributions.MultivariateNormal(torch.zeros(n).double(), covariance)
         log_z[label] = float(normal.log_prob(y.double()))
     z = torch.tensor(list(log_z.values()), dtype=torch.float64) + space.log_prior(codes).double()
-    target.truth = trj.Truth(dict(zip(log_z, z.softmax(0).tolist(), strict=True)), log_z, "exact")
+    target.truth = trj.problems.Truth(
+        dict(zip(log_z, z.softmax(0).tolist(), strict=True)), log_z, "exact"
+    )
     return target
 
 
@@ -80,7 +82,7 @@ def skewed_pair() -> trj.Target:
             trj.Model("b", {"rate": Gamma(5.0, 1.0), "shift": Normal(1.0, 2.0)}, **zero),
         ],
         model_prior=[0.3, 0.7],
-        truth=trj.Truth({"a": 0.3, "b": 0.7}, {"a": 0.0, "b": 0.0}, "prior only"),
+        truth=trj.problems.Truth({"a": 0.3, "b": 0.7}, {"a": 0.0, "b": 0.0}, "prior only"),
     )
 
 
@@ -243,5 +245,5 @@ def vectors(simplex=True, positive=True):
         priors["level"] = Normal(0.0, 1.0)
         return trj.Model(f"n={n}", priors, lambda p: p["level"].new_zeros(len(p["level"])))
 
-    truth = trj.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
+    truth = trj.problems.Truth({"n=2": 0.2, "n=3": 0.5, "n=4": 0.3})
     return trj.Target([model(n) for n in (2, 3, 4)], model_prior=[0.2, 0.5, 0.3], truth=truth)

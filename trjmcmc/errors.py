@@ -152,3 +152,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
         frame.f_globals.get("__name__", "<string>"),
         frame.f_globals.setdefault("__warningregistry__", {}),
     )
+
+
+def __dir__() -> list[str]:
+    return [name for name, x in globals().items() if getattr(x, "__module__", "") == __name__]

@@ -110,7 +110,7 @@ def two_modes_target() -> trj.Target:
         each = Normal(centre.to(x), width.to(x)).log_prob(x[:, None]).sum(-1)
         return (weight.to(x).log() + each).logsumexp(-1) - prior.log_prob(x).sum(-1)
 
-    truth = trj.Truth({"two modes": 1.0}, {"two modes": 0.0}, "by construction")
+    truth = trj.problems.Truth({"two modes": 1.0}, {"two modes": 0.0}, "by construction")
     return trj.Target([trj.Model("two modes", {"x": prior}, log_likelihood)], truth=truth)
 
 

@@ -55,7 +55,7 @@ class PulsesLikelihood:
 def pulses_target(data: Data) -> trj.Target:
     target = trj.problems.pulses()
     names = target.space.label(target.space.enumerate())
-    target.truth = trj.Truth(dict(zip(names, TRUTH, strict=True)), source="long runs")
+    target.truth = trj.problems.Truth(dict(zip(names, TRUTH, strict=True)), source="long runs")
     return target
 
 

@@ -82,7 +82,7 @@ def factor_target(data: Data) -> trj.Target:
     target = trj.problems.factor_analysis(data.factor_matrix())
     if data.factor_truth is not None:
         p = torch.tensor(data.factor_truth, dtype=torch.float64).softmax(0).tolist()
-        target.truth = trj.Truth(dict(zip(["2 factors", "3 factors"], p, strict=True)))
+        target.truth = trj.problems.Truth(dict(zip(["2 factors", "3 factors"], p, strict=True)))
     return target
 
 

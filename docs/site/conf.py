@@ -1,6 +1,6 @@
 """The documentation site: `make docs`. Pages are docs/*.md as they are, read from the root.
 
-What is generated: the navigation, from the tables of docs/index.md; the pages of the API, a room
+What is generated: the navigation, from the tables of docs/index.md; the pages of the API, a folder
 each, from docstrings; the gallery, from the scripts of docs/gallery/, which are executed.
 """
 
@@ -89,21 +89,9 @@ def visit_math(translator, node):
     raise __import__("docutils").nodes.SkipNode
 
 
-# ---- the API, a page a room --------------------------------------------------------------------
+# ---- the API, a page per folder ----------------------------------------------------------------
 
-FACES = (
-    "simulate",
-    "kernel",
-    "transport",
-    "priors",
-    "problems",
-    "graphs",
-    "fit",
-    "estimate",
-    "errors",
-)
-
-GIVEN = (  # what functions return, though it has no name at the top
+GIVEN = (  # what functions return, though it has no public name
     "trjmcmc.result.predict.Prediction",
     "trjmcmc.result.report.RunReport",
     "trjmcmc.doubts.doubt.Doubt",
@@ -146,14 +134,15 @@ def write_api():
     for path in GIVEN:
         thing = pydoc.locate(path)
         rooms[thing.__module__.split(".")[1]][path] = thing
-    for face in FACES:
-        module = getattr(trj, face)
+    shown = [thing for found in rooms.values() for thing in found.values()]
+    for room, found in rooms.items():
+        module = getattr(trj, room)
         for name in getattr(module, "__all__", None) or dir(module):
             thing = getattr(module, name)
-            if name.startswith("_") or not callable(thing) or not hasattr(thing, "__module__"):
-                continue
-            if thing.__module__.startswith(f"trjmcmc.{face}") and thing not in rooms[face].values():
-                rooms[face][f"trjmcmc.{face}.{name}"] = thing
+            ours = getattr(thing, "__module__", "").startswith("trjmcmc.")
+            if callable(thing) and ours and not name.startswith("_") and thing not in shown:
+                found[f"trjmcmc.{room}.{name}"] = thing
+                shown.append(thing)
     pages = {room: page(TITLES[room], room, found) for room, found in rooms.items() if found}
     toc = "\n".join(f"   {room}" for room in pages)
     pages["index"] = f"API\n===\n\nBy part of the package.\n\n.. toctree::\n\n{toc}\n"

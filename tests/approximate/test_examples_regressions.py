@@ -129,7 +129,7 @@ def test_one_gumbel_variable_draws_what_it_does_not_state(slabs):
     r, n = torch.tensor([0.2, 0.5, 0.8]), 20_000
     for make, expected in (
         (slabs.OneGumbel, 1 - torch.exp(-r / (1 - r))),
-        (lambda s: trj.MeanField(s, gradient="straight-through"), r),
+        (lambda s: trj.weights.MeanField(s, gradient="straight-through"), r),
     ):
         q = make(space)
         with torch.no_grad():

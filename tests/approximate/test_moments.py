@@ -10,7 +10,7 @@ import trjmcmc as trj
 from trjmcmc.approximate import ApproximationPolicy
 from trjmcmc.approximate import moments as module
 from trjmcmc.approximate.moments import Widening, can_be_followed, difference, followed
-from trjmcmc.transport import Gaussians, Mixture
+from trjmcmc.transport import Gaussians, MixtureOfMaps
 from trjmcmc.transport.whitened import Whitened
 
 D = 24
@@ -34,7 +34,7 @@ def normal_target(d=D, rho=0.3):
 
 def normal_map(space, loc, covariance):
     tril = torch.linalg.cholesky(covariance)
-    return trj.Affine(space, loc[None], tril[None]).requires_grad_(False)
+    return trj.transport.Affine(space, loc[None], tril[None]).requires_grad_(False)
 
 
 def kl(loc, covariance, exact):
@@ -143,7 +143,11 @@ def test_draws_without_a_density_start_no_chain():
 def test_models_are_widened_one_by_one():
     """Unlike numbers of coordinates, and one of them left alone."""
     space = trj.problems.sinh_arcsinh().space
-    flow = trj.CosmicFlow(space, layers=1, hidden=(4,), seed=0).double().requires_grad_(False)
+    flow = (
+        trj.transport.CosmicFlow(space, layers=1, hidden=(4,), seed=0)
+        .double()
+        .requires_grad_(False)
+    )
     loc = torch.tensor([[1.0, 0.0], [0.0, 0.0]]).double()
     factor = torch.diag_embed(torch.tensor([[2.0, 1.0], [1.0, 1.0]])).double()
     codes, z = space.enumerate(), torch.ones(2, 2, dtype=torch.float64)
@@ -157,10 +161,12 @@ def test_what_an_affine_map_can_follow():
     space = normal_target(2)[0].space
     loc, tril = torch.zeros(1, 2, 2).double(), torch.eye(2).double().repeat(1, 2, 1, 1)
     shift, factor = torch.ones(1, 2).double(), 2 * torch.eye(2).double()[None]
-    inner = Whitened(trj.Affine(space), torch.zeros(1, 2), torch.eye(2)[None]).double()
-    mixture = Mixture(Gaussians(space, loc, tril), inner, log_weights=torch.zeros(1, 2).double())
+    inner = Whitened(trj.transport.Affine(space), torch.zeros(1, 2), torch.eye(2)[None]).double()
+    mixture = MixtureOfMaps(
+        Gaussians(space, loc, tril), inner, log_weights=torch.zeros(1, 2).double()
+    )
     assert can_be_followed(mixture) and can_be_followed(inner)
-    assert not can_be_followed(Mixture(Gaussians(space, loc, tril)))
+    assert not can_be_followed(MixtureOfMaps(Gaussians(space, loc, tril)))
     code = space.enumerate().expand(6, -1)
     z = mixture.reference.sample((6, 2), torch.Generator().manual_seed(0), torch.float64)
     x, log_q = mixture.push(z, code)
@@ -176,7 +182,7 @@ def test_what_an_affine_map_can_follow():
         ({"family": "coupling", "layers": 1, "hidden": (4,)}, [[0]]),
         ({"family": "coupling", "layers": 1, "hidden": (4,), "objective": "reverse"}, []),
         ({"family": "mean-field"}, []),
-        ({"family": trj.Affine}, [[0]]),
+        ({"family": trj.transport.Affine}, [[0]]),
     ],
 )
 def test_which_answers_are_widened(monkeypatch, settings, calls):
@@ -197,6 +203,6 @@ def test_a_users_map_is_left_as_it_is(monkeypatch):
     policy = ApproximationPolicy(many_coordinates=1, enough_share=1.0)
     target, _ = normal_target(3)
     settings = {"steps": 5, "batch": 16, "learning_rate": 1e-3, "draws": 200, "policy": policy}
-    given = trj.Affine(target.space).double()
+    given = trj.transport.Affine(target.space).double()
     trj.variational(target, given, audit=False, seed=1, progress=False, **settings)
     assert not found

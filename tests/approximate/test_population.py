@@ -8,7 +8,8 @@ import torch
 from solved import spike_and_slab
 
 import trjmcmc as trj
-from trjmcmc.approximate import ApproximationPolicy, Population
+from trjmcmc.approximate import ApproximationPolicy
+from trjmcmc.approximate.population import PopulationMonteCarlo
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.result.answer import variational
 from trjmcmc.transport.normals import NormalMixture
@@ -42,7 +43,7 @@ def test_rounds_lower_the_divergence():
     policy = ApproximationPolicy(first_round=8000, rounds=2)
     audit = Audit(target, target.space.enumerate(), particles=150, moves=10, generator=g)
     audit.grow(0)
-    population = Population(target, audit, g, policy)
+    population = PopulationMonteCarlo(target, audit, g, policy)
     exact = target.exact_draws(4000, g).double()
     code = target.space.enumerate().expand(len(exact), -1)
 
@@ -61,7 +62,9 @@ def test_a_normal_is_one_normal_and_two_modes_are_not():
     target = trj.problems.beta_bernoulli()
     audit = Audit(target, target.space.enumerate(), particles=50, moves=5, generator=g)
     audit.grow(0)
-    population = Population(target, audit, g, ApproximationPolicy(first_round=4000, rounds=1))
+    population = PopulationMonteCarlo(
+        target, audit, g, ApproximationPolicy(first_round=4000, rounds=1)
+    )
     for apart, normals in ((0.0, 1), (6.0, 2)):
         x = torch.randn(40_000, 1, generator=g).double()
         x[::2] += apart
@@ -106,7 +109,7 @@ def weak_effects():
 
 def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
     target = weak_effects()
-    flow, p = trj.Laplace(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
+    flow, p = trj.transport.LaplaceMap(target), target.inclusion.float().clamp(1e-3, 1 - 1e-3)
     right = variational(target, Given(target.space, p, p), flow, generator)
     assert not any("of its draws" in str(doubt) for doubt in right.doubts)
     gumbel = -torch.expm1(-p / (1 - p))
@@ -117,7 +120,9 @@ def test_draws_that_are_not_those_of_the_stated_probabilities(generator):
 def test_models_that_are_never_drawn(generator):
     target = weak_effects()
     stuck = torch.full((7,), 1e-9)
-    answer = variational(target, Given(target.space, stuck, stuck), trj.Laplace(target), generator)
+    answer = variational(
+        target, Given(target.space, stuck, stuck), trj.transport.LaplaceMap(target), generator
+    )
     assert answer.ess_share == pytest.approx(1.0)  # of the empty model alone
     assert any("hardly draws" in str(doubt) for doubt in answer.doubts)
 
@@ -137,7 +142,7 @@ def test_a_climb_finds_what_q_lacks():
 
     def one(space):
         loc = torch.full((1, d), 6.0, dtype=torch.float64)
-        return trj.Affine(space, loc, torch.eye(d).double()[None]).requires_grad_(False)
+        return trj.transport.Affine(space, loc, torch.eye(d).double()[None]).requires_grad_(False)
 
     policy = ApproximationPolicy(particles=50, moves=2)
     with pytest.warns(trj.errors.ConvergenceWarning) as caught:

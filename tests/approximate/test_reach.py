@@ -30,14 +30,14 @@ def normal_with_a_halo(share, scale=5.0):
 
 
 def one_normal(space):
-    return trj.Affine(space, torch.zeros(1, D), torch.eye(D)[None]).requires_grad_(False)
+    return trj.transport.Affine(space, torch.zeros(1, D), torch.eye(D)[None]).requires_grad_(False)
 
 
 def two_normals(space):
     """The same normal, as a mixture of two of different weights that are alike."""
     parts = Gaussians(space, torch.zeros(1, 2, D), torch.eye(D).repeat(1, 2, 1, 1))
     weights = torch.tensor([[0.3, 0.7]]).log()
-    return trj.Mixture(parts, log_weights=weights).requires_grad_(False)
+    return trj.transport.MixtureOfMaps(parts, log_weights=weights).requires_grad_(False)
 
 
 @pytest.mark.parametrize("family", [one_normal, two_normals])
@@ -87,7 +87,7 @@ def test_a_standard_deviation_that_weights_do_not_confirm_is_doubted(wide):
 
     def family(space):
         scale = torch.tensor([1.0, wide]).diag_embed()[None]
-        return trj.Affine(space, torch.zeros(1, 2), scale).requires_grad_(False)
+        return trj.transport.Affine(space, torch.zeros(1, 2), scale).requires_grad_(False)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -32,7 +32,7 @@ def correlated(rho, p=2):
         x = params["x"].double()
         return exact.log_prob(x) - prior.log_prob(x).sum(-1)
 
-    truth = trj.Truth({"normal": 1.0}, {"normal": 0.0}, "by construction")
+    truth = trj.problems.Truth({"normal": 1.0}, {"normal": 0.0}, "by construction")
     return trj.Target([trj.Model("normal", {"x": prior}, log_likelihood)], truth=truth)
 
 
@@ -119,7 +119,7 @@ def test_flows_of_zuko_in_either_direction(family, inverse):
 @pytest.mark.whole
 def test_a_map_of_the_users():
     target = correlated(0.6)
-    for family in (trj.Affine(target.space), trj.Affine):
+    for family in (trj.transport.Affine(target.space), trj.transport.Affine):
         answer = trj.variational(target, family, steps=200, **QUICK)
         assert answer.kl().value < 0.05
 
@@ -186,7 +186,7 @@ def test_draws_quantiles_and_correction():
 def test_files_arviz_and_pictures(tmp_path):
     answer = trj.variational(correlated(0.3), "laplace", draws=500, **QUICK)
     answer.save(tmp_path / "q.pt")
-    again = trj.Variational.load(tmp_path / "q.pt")
+    again = trj.approximate.Variational.load(tmp_path / "q.pt")
     assert again.elbo == answer.elbo and str(again) == str(answer)
     assert again.summary().equals(answer.summary())
     assert again.models.equals(answer.models)
@@ -196,7 +196,7 @@ def test_files_arviz_and_pictures(tmp_path):
     assert [ax.get_xlabel() for ax in axes] == ["x[0]", "x[1]"]
     (tmp_path / "other.pt").write_bytes(b"nothing of ours")
     with pytest.raises(TRJError, match="not a"):
-        trj.Variational.load(tmp_path / "other.pt")
+        trj.approximate.Variational.load(tmp_path / "other.pt")
 
 
 @pytest.mark.whole
@@ -236,7 +236,7 @@ def fixed(normals):
         parts = Gaussians(space, loc, scale.expand(1, len(normals), 2, 2))
         log_weights = torch.tensor([[0.1, 0.3, 0.4, 0.2]], dtype=torch.float64).log()
         keep = log_weights[:, -len(normals) :]
-        return trj.Mixture(parts, log_weights=keep).requires_grad_(False)
+        return trj.transport.MixtureOfMaps(parts, log_weights=keep).requires_grad_(False)
 
     return make
 
@@ -273,7 +273,7 @@ def test_a_collapsed_wave_is_flagged():
 
     def narrow(space):
         loc, scale = torch.tensor([[0.0, 0.0]]).double(), torch.tensor([0.3, 0.4]).double()
-        return trj.Affine(space, loc, scale.diag_embed()[None]).requires_grad_(False)
+        return trj.transport.Affine(space, loc, scale.diag_embed()[None]).requires_grad_(False)
 
     doubted(target, narrow, "misses a part")
 
@@ -285,7 +285,7 @@ def test_a_model_that_q_fits_worse_than_another_is_doubted_by_its_probability(wi
 
     def family(space):
         tril = torch.eye(2) * torch.tensor([1.0, wide])[:, None, None]
-        return trj.Affine(space, torch.zeros(2, 2), tril).requires_grad_(False)
+        return trj.transport.Affine(space, torch.zeros(2, 2), tril).requires_grad_(False)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -365,7 +365,7 @@ def test_nowhere_finite():
 
     def far(space):
         loc, scale = torch.full((1, 2), 1e200, dtype=torch.float64), torch.eye(2).double()[None]
-        return trj.Affine(space, loc, scale).requires_grad_(False)
+        return trj.transport.Affine(space, loc, scale).requires_grad_(False)
 
     with pytest.raises(NonFiniteError):
         trj.variational(target, far, audit=False, **QUICK)

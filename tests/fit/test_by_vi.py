@@ -18,7 +18,7 @@ from trjmcmc.fit.starts import keep_better, lower_bounds
 QUICK = {"steps": 40, "batch": 64, "progress": False}
 
 
-def sampler(target=None, make=trj.RealNVP, **settings):
+def sampler(target=None, make=trj.transport.RealNVP, **settings):
     target = toys.gaussians() if target is None else target
     return trj.TRJSampler(target, make, seed=1, **settings)
 
@@ -47,7 +47,7 @@ def test_a_fit_says_what_it_was_by():
     made = sampler()
     assert made.fit(objective=ReverseKL(made.target), audit=False, **QUICK).by == "objective"
     many = trj.problems.variable_selection(8)
-    assert sampler(many, trj.CosmicFlow).fit(audit=False, **QUICK).by == "vi"
+    assert sampler(many, trj.transport.CosmicFlow).fit(audit=False, **QUICK).by == "vi"
 
 
 @pytest.mark.whole
@@ -104,17 +104,17 @@ def test_each_model_goes_on_from_its_better_start(generator):
     )
     codes, tried = target.space.enumerate(), []
     for where in (-30.0, 30.0):
-        trial = trj.RealNVP(target.space, layers=2, hidden=(8,))
+        trial = trj.transport.RealNVP(target.space, layers=2, hidden=(8,))
         trial.standardise(codes, torch.full((2, 2), where), torch.full((2, 2), 0.5))
         tried.append(trial)
     bounds = torch.stack([lower_bounds(target, t, codes, generator) for t in tried])
     assert bounds.argmax(0).tolist() == [0, 1]
-    kept = trj.RealNVP(target.space, layers=2, hidden=(8,))
+    kept = trj.transport.RealNVP(target.space, layers=2, hidden=(8,))
     keep_better(kept, tried, bounds)
     found = lower_bounds(target, kept, codes, generator)  # p(model) is a half, the evidence one
     assert torch.allclose(found, torch.full((2,), math.log(0.5)).double(), atol=1e-3)
-    whole = trj.CosmicFlow(target.space, layers=2)
-    others = [trj.CosmicFlow(target.space, layers=2) for _ in range(2)]
+    whole = trj.transport.CosmicFlow(target.space, layers=2)
+    others = [trj.transport.CosmicFlow(target.space, layers=2) for _ in range(2)]
     others[1].standardise(codes, torch.ones(2, 2), torch.ones(2, 2))
     keep_better(whole, others, torch.tensor([[0.0, -math.inf], [-1.0, -1.0]]))
     assert torch.equal(whole.loc, others[1].loc)  # one for all: the sum of the bounds decides
@@ -122,7 +122,7 @@ def test_each_model_goes_on_from_its_better_start(generator):
 
 @pytest.mark.whole
 def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
-    made = sampler(trj.problems.sinh_arcsinh(), trj.ConditionalRealNVP)
+    made = sampler(trj.problems.sinh_arcsinh(), trj.transport.ConditionalRealNVP)
     result = made.run(draws=300, max_seconds=60, fit="vi", progress=False)
     assert made.fit_trace.by == "vi"
     assert result.report.plan.weights["map"] > 0
@@ -201,7 +201,7 @@ def test_an_interruption_in_a_trial_ends_the_fit(monkeypatch):
 def test_a_cross_entropy_fills_spare_coordinates():
     """A map that moves them knows nothing of the zeros that are recorded there: .5 nats each."""
     target = trj.problems.sinh_arcsinh()
-    made = sampler(target, trj.ConditionalRealNVP)
+    made = sampler(target, trj.transport.ConditionalRealNVP)
     made.fit(by="vi", audit=False, **QUICK)
     g = torch.Generator().manual_seed(1)
     code, z = torch.zeros(4000, 1).long(), torch.randn(4000, 2, generator=g)

@@ -18,24 +18,26 @@ from trjmcmc.kernel import Fixed, Jump, start
 
 SMALL = {"layers": 2, "hidden": (16,)}
 MAPS = {
-    "Affine": lambda t: trj.Affine(t.space),
-    "ConditionalRealNVP": lambda t: trj.ConditionalRealNVP(t.space, **SMALL),
-    "CosmicAutoregressive": lambda t: trj.CosmicAutoregressive(t.space, layers=1, hidden=16),
-    "CosmicFlow": lambda t: trj.CosmicFlow(t.space, **SMALL),
-    "Laplace": lambda t: trj.Laplace(t, trj.CosmicFlow(t.space, **SMALL)),
-    "Mixture": lambda t: trj.mixture_flow(t.space, components=2, **SMALL),
-    "PerModel": lambda t: trj.PerModel(
+    "Affine": lambda t: trj.transport.Affine(t.space),
+    "ConditionalRealNVP": lambda t: trj.transport.ConditionalRealNVP(t.space, **SMALL),
+    "CosmicAutoregressive": lambda t: trj.transport.CosmicAutoregressive(
+        t.space, layers=1, hidden=16
+    ),
+    "CosmicFlow": lambda t: trj.transport.CosmicFlow(t.space, **SMALL),
+    "LaplaceMap": lambda t: trj.transport.LaplaceMap(t, trj.transport.CosmicFlow(t.space, **SMALL)),
+    "MixtureOfMaps": lambda t: trj.transport.mixture_flow(t.space, components=2, **SMALL),
+    "PerModel": lambda t: trj.transport.PerModel(
         t.space, lambda d: zuko.flows.MAF(d, transforms=2, hidden_features=(8,))
     ),
-    "RealNVP": lambda t: trj.RealNVP(t.space, **SMALL),
+    "RealNVP": lambda t: trj.transport.RealNVP(t.space, **SMALL),
 }
 TAMED = {
-    "RealNVP, heavy tails": lambda t: trj.RealNVP(
+    "RealNVP, heavy tails": lambda t: trj.transport.RealNVP(
         t.space, reference=trj.transport.TrainableStudentT(t.dim), loft=100.0, **SMALL
     ),
 }
 # bases of others, a bijection to derive from, what is not trained, and a map for components
-OTHERS = {"Bijection", "Gaussians", "Identity", "OrderedComponents", "Transport"}
+OTHERS = {"Bijection", "Gaussians", "Identity", "SortedComponents", "Transport"}
 OBJECTIVES = {
     "forward": lambda t, pool, g: ForwardKL(pool.code, pool.theta, generator=g),
     "covering": lambda t, pool, g: ForwardKL(

@@ -35,7 +35,7 @@ def test_the_reverse_kl_of_an_exact_map_is_minus_the_log_evidence(generator):
 
 def test_gradients_of_the_reverse_kl_equal_those_of_plain_autograd(generator):
     target = toys.gaussians()
-    transport = trj.Affine(target.space, 0.1 * torch.ones(3, 3))
+    transport = trj.transport.Affine(target.space, 0.1 * torch.ones(3, 3))
     code = torch.arange(3).repeat(20)[:, None]
     z = torch.randn(60, 3, generator=generator)
     reverse_kl(target, transport, code, z, temper=0.6).value.mean().backward()
@@ -52,7 +52,7 @@ def test_gradients_of_the_reverse_kl_equal_those_of_plain_autograd(generator):
 def test_training_reaches_gaussian_posteriors(kind, generator):
     target = toys.gaussians()
     components = 3 if "mixture" in kind else 1
-    flow = trj.mixture_flow(target.space, components=components, layers=4, hidden=(32,))
+    flow = trj.transport.mixture_flow(target.space, components=components, layers=4, hidden=(32,))
     objective = ReverseKL(target)
     if "reverse" not in kind:
         code = torch.arange(3).repeat(4000)[:, None]
@@ -92,7 +92,7 @@ def test_weighted_draws_and_models_of_few_draws(generator):
 def test_a_covering_order_is_renyis_divergence(generator):
     """Its value on many draws equals the divergence of two normals in closed form."""
     target = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])])
-    flow = trj.Affine(target.space, torch.tensor([[0.5]]))
+    flow = trj.transport.Affine(target.space, torch.tensor([[0.5]]))
     theta = torch.randn(40_000, 1, generator=generator)
     code = torch.zeros(40_000, 1, dtype=torch.long)
     log_joint = target.log_joint(code, theta)
@@ -137,7 +137,7 @@ def test_draws_without_a_finite_density_are_counted_and_reported(generator):
             )
         ]
     )
-    flow = trj.CosmicFlow(wall.space, layers=0)
+    flow = trj.transport.CosmicFlow(wall.space, layers=0)
     with pytest.warns(ConvergenceWarning, match="had no finite log density or gradient"):
         trace = train(flow, ReverseKL(wall), steps=400, generator=generator, progress=False)
     assert 0 < sum(trace.non_finite) < trace.draws
@@ -157,7 +157,7 @@ def test_a_broken_gradient_spoils_only_its_own_draw(generator):
             )
         ]
     )
-    flow = trj.CosmicFlow(spiky.space, layers=0)
+    flow = trj.transport.CosmicFlow(spiky.space, layers=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         trace = train(flow, ReverseKL(spiky), steps=60, generator=generator, progress=False)
@@ -170,7 +170,7 @@ def test_nothing_finite_at_all_is_an_error(generator):
     nowhere = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: p["x"] * 0 - math.inf)])
     with pytest.raises(ConfigurationError, match="no finite log density among"):
         train(
-            trj.CosmicFlow(nowhere.space, layers=0),
+            trj.transport.CosmicFlow(nowhere.space, layers=0),
             ReverseKL(nowhere),
             steps=60,
             generator=generator,
@@ -250,7 +250,7 @@ def test_interrupting_a_fit_keeps_the_best_map(generator):
             return super().losses(*arguments)
 
     target = toys.gaussians()
-    flow = trj.CosmicFlow(target.space, layers=0)
+    flow = trj.transport.CosmicFlow(target.space, layers=0)
     with pytest.warns(InterruptedWarning, match="fit interrupted"):
         trace = train(
             flow, Stops(target, anneal=0.0), steps=500, generator=generator, progress=False
@@ -263,13 +263,15 @@ def test_interrupting_a_fit_keeps_the_best_map(generator):
     ("make", "error", "message"),
     [
         (
-            lambda t, g: train(trj.CosmicFlow(t.space), ReverseKL(t), batch=0, generator=g),
+            lambda t, g: train(
+                trj.transport.CosmicFlow(t.space), ReverseKL(t), batch=0, generator=g
+            ),
             ConfigurationError,
             "batch=0",
         ),
         (
             lambda t, g: train(
-                trj.CosmicFlow(t.space), ReverseKL(t), learning_rate=-1, generator=g
+                trj.transport.CosmicFlow(t.space), ReverseKL(t), learning_rate=-1, generator=g
             ),
             ConfigurationError,
             "learning_rate=-1",

@@ -26,7 +26,9 @@ def gradient(target, flow, n, by_path, seed):
 
 def affine(target, loc, scale):
     eye = torch.eye(2, dtype=torch.float64)[None]
-    return trj.Affine(target.space, torch.full((1, 2), loc, dtype=torch.float64), scale * eye)
+    return trj.transport.Affine(
+        target.space, torch.full((1, 2), loc, dtype=torch.float64), scale * eye
+    )
 
 
 def test_no_noise_at_the_optimum():

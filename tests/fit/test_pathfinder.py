@@ -13,7 +13,7 @@ from trjmcmc.estimate.importance import log_mean_weight, log_weights
 from trjmcmc.fit import pathfinder
 from trjmcmc.fit.climbs import inverse_hessian, updated_diagonal
 from trjmcmc.fit.pathfinder import pathfinder_map
-from trjmcmc.transport.laplace import Laplace
+from trjmcmc.transport.laplace import LaplaceMap
 from trjmcmc.transport.normals import NormalMixture
 
 ONE = torch.zeros(1, dtype=torch.long)  # the code of the only model
@@ -100,7 +100,7 @@ def test_a_logistic_regression_of_twenty_columns(generator):
     x = normals.sample(4000, generator)
     mine = log_mean_weight(target.log_joint(code.expand(4000, -1), x) - normals.log_prob(x))
     assert mine.ess > 2000
-    theirs = log_mean_weight(log_weights(target, Laplace(target), code, 20_000, generator))
+    theirs = log_mean_weight(log_weights(target, LaplaceMap(target), code, 20_000, generator))
     assert abs(mine.value - theirs.value) < 5 * math.hypot(mine.std_error, theirs.std_error)
     published = pathfinder(target, code, generator, refine=0)
     assert float(published.elbo.mean()) < float(found.elbo.mean()) - 1 < mine.value
@@ -123,7 +123,7 @@ def test_the_bulk_of_a_funnel_and_not_its_mode(generator):
     target = target_of(funnel, 10, sd=10.0)
     found = pathfinder(target, ONE, generator, max_iterations=100)
     assert float(found.loc[:, 0].min()) > -9  # three standard deviations
-    mode, _ = Laplace(target).normals(ONE[None])
+    mode, _ = LaplaceMap(target).normals(ONE[None])
     assert float(mode[0, 0]) < -20
 
 

@@ -25,7 +25,7 @@ def trainer(generator, monkeypatch):
     ):
         monkeypatch.setattr(module, name, value)
     target = toys.gaussians()
-    return Trainer(target, trj.CosmicFlow(target.space, seed=1), generator)
+    return Trainer(target, trj.transport.CosmicFlow(target.space, seed=1), generator)
 
 
 def quick(trainer, **settings):

@@ -18,7 +18,7 @@ USERS = ("tests/", "trjmcmc/problems")
 
 
 def trained(n, target, generator, forward=False):
-    flow = carried(trj.CosmicFlow(toys.gaussians().space, layers=2, hidden=(8,)))
+    flow = carried(trj.transport.CosmicFlow(toys.gaussians().space, layers=2, hidden=(8,)))
     objective = ReverseKL(target)
     if forward:
         code = target.space.enumerate().repeat(n, 1)
@@ -51,7 +51,7 @@ def audited(n, target, generator):
 def expanded(n, target, generator):
     """Modes, curvatures and evidences of all models by Newton's steps, here of n subsets."""
     made = carried(trj.problems.variable_selection(8))
-    flow = trj.Laplace(made)
+    flow = trj.transport.LaplaceMap(made)
     flow.log_evidence(made.space.enumerate()[:n])
     return ITERATIONS
 

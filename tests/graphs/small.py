@@ -18,7 +18,7 @@ def random_table(d, generator, spread=3.0):
 
 
 def every_graph(d):
-    return trj.Dags([f"x{i}" for i in range(d)]).enumerate()
+    return trj.graphs.Dags([f"x{i}" for i in range(d)]).enumerate()
 
 
 def weights(table, code):

@@ -14,7 +14,7 @@ from trjmcmc.errors import ConfigurationError, ConvergenceWarning, TargetError
 
 def summed(scores, **space):
     """Edge probabilities by a sum over listed graphs, (d, d)."""
-    dags = trj.Dags(scores.names, **space)
+    dags = trj.graphs.Dags(scores.names, **space)
     code = every_graph(len(scores.names))
     weight = scores.of(code) + dags.log_weight(code)
     p = weight.softmax(0)
@@ -99,15 +99,21 @@ NAN[3, 1], INF[5, 2] = math.nan, math.inf
 THREE = ["x0", "x1", "x2"]
 
 REFUSED = [
-    (lambda: trj.Dags(THREE, required=[("x0", "x1"), ("x1", "x2"), ("x2", "x0")]), "cycle"),
-    (lambda: trj.Dags(THREE, required=[("x0", "x1")], forbidden=[("x0", "x1")]), "forbidden too"),
-    (lambda: trj.Dags(THREE, required=[("x0", "x2"), ("x1", "x2")], max_parents=1), "more than 1"),
-    (lambda: trj.Dags(THREE, required=[("x0", "y")]), "not among the names"),
-    (lambda: trj.Dags(THREE, forbidden=["x0"]), "pairs of names"),
-    (lambda: trj.Dags(["a", "a"]), "differ"),
-    (lambda: trj.Dags([]), "at least one"),
-    (lambda: trj.Dags(THREE, max_parents=-1), "max_parents"),
-    (lambda: trj.Dags(THREE, edge_odds=[[1, -1, 1]] * 3), "edge_odds"),
+    (lambda: trj.graphs.Dags(THREE, required=[("x0", "x1"), ("x1", "x2"), ("x2", "x0")]), "cycle"),
+    (
+        lambda: trj.graphs.Dags(THREE, required=[("x0", "x1")], forbidden=[("x0", "x1")]),
+        "forbidden too",
+    ),
+    (
+        lambda: trj.graphs.Dags(THREE, required=[("x0", "x2"), ("x1", "x2")], max_parents=1),
+        "more than 1",
+    ),
+    (lambda: trj.graphs.Dags(THREE, required=[("x0", "y")]), "not among the names"),
+    (lambda: trj.graphs.Dags(THREE, forbidden=["x0"]), "pairs of names"),
+    (lambda: trj.graphs.Dags(["a", "a"]), "differ"),
+    (lambda: trj.graphs.Dags([]), "at least one"),
+    (lambda: trj.graphs.Dags(THREE, max_parents=-1), "max_parents"),
+    (lambda: trj.graphs.Dags(THREE, edge_odds=[[1, -1, 1]] * 3), "edge_odds"),
     (lambda: graphs.bge(NAN), r"not finite in column\(s\) x1;"),
     (lambda: graphs.exact(data(3)), "make them first"),
     (lambda: graphs.target(data(3)), "make them first"),
@@ -135,7 +141,7 @@ def test_what_can_not_be_is_refused_by_name(make, says):
 
 
 def test_scores_of_other_nodes_are_refused():
-    dags = trj.Dags(["a", "b", "c"])
+    dags = trj.graphs.Dags(["a", "b", "c"])
     target = trj.Target(dags, {}, graphs.bge(data(3)), dtype=torch.float64)
     with pytest.raises(ConfigurationError, match="the space has"):
         trj.TRJSampler(target, seed=0).run(draws=4, chains=4, progress=False)
@@ -145,6 +151,6 @@ def test_maps_and_model_weights_over_many_graphs_are_refused():
     target = graphs.target(graphs.bge(data(4)))
     with pytest.raises(ConfigurationError, match="no map is trained"):
         trj.TRJSampler(target, seed=0).run(fit=True, progress=False)
-    for weights in (trj.Made, trj.UniformWeights):
+    for weights in (trj.weights.Made, trj.weights.UniformWeights):
         with pytest.raises(ConfigurationError, match="close cycles"):
             weights(target.space)

@@ -25,9 +25,9 @@ from trjmcmc.graphs.embedding import (
 from trjmcmc.graphs.particles import GraphParticles
 from trjmcmc.graphs.relaxed import (
     Hidden,
-    Marginal,
+    LinearLikelihood,
     Parametric,
-    Quadratic,
+    ScoreLikelihood,
     Workspace,
     likelihood_of,
 )
@@ -71,7 +71,7 @@ def exact_gradient(log_f, logits):
 def test_the_score_function_is_the_gradient_by_all_graphs(generator):
     """64 graphs on three nodes; without the mean of the draws' score it is not."""
     scores = graphs.bge(data(3, n=8))
-    likelihood, logits = Marginal(scores), log_odds(3, 2, generator)
+    likelihood, logits = ScoreLikelihood(scores), log_odds(3, 2, generator)
 
     def log_f(edges):
         return scores.of(masks_of(edges.bool()))
@@ -134,8 +134,8 @@ def test_products_of_the_data_stand_for_the_rows(interventions, generator):
         mask = torch.zeros(30, 4, dtype=torch.bool)
         mask[:10, 2], mask[5:20, 0] = True, True
     target = graphs.network(x, noise=0.3, interventions=mask, dtype=torch.float64)
-    assert isinstance(likelihood_of(target), Quadratic)
-    quick, plain = Quadratic(target), Parametric(target)
+    assert isinstance(likelihood_of(target), LinearLikelihood)
+    quick, plain = LinearLikelihood(target), Parametric(target)
     off = (~torch.eye(4, dtype=torch.bool))[:, None, None].double()
     edges = off * torch.rand(4, 3, 5, 4, generator=generator, dtype=torch.float64)
     theta = torch.randn(3, 12, generator=generator, dtype=torch.float64)
@@ -189,7 +189,7 @@ def test_whole_edges_have_the_density_of_the_target(prior, generator):
 @pytest.mark.parametrize("prior", ["uniform", "scale-free", "Erdos-Renyi"])
 def test_the_prior_by_degrees_is_the_prior_of_whole_graphs(prior):
     law = graphs.erdos_renyi(0.5) if prior == "Erdos-Renyi" else prior
-    space = trj.Dags(list("abcd"), prior=law)
+    space = trj.graphs.Dags(list("abcd"), prior=law)
     code = space.enumerate()
     graded = space.graded_log_prior(space.items(code).double())
     gap = graded - space.log_prior(code)
@@ -345,7 +345,7 @@ def test_marginal_scores_of_many_nodes_are_looked_up_to_the_last_bit(generator):
     scores = graphs.LocalScores([f"x{j}" for j in range(d)], table, candidates)
     edges = torch.zeros(d, d, dtype=torch.bool)
     edges[candidates.T, torch.arange(d)] = torch.rand(3, d, generator=generator) < 0.5
-    value = Marginal(scores).value(edges[:, None, None].double(), torch.zeros(1, 0))
+    value = ScoreLikelihood(scores).value(edges[:, None, None].double(), torch.zeros(1, 0))
     assert value.item() == scores.of(masks_of(edges[None])).item()
 
 

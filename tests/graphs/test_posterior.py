@@ -45,7 +45,7 @@ def drawn(problem):
 def expected(kind, code, p):
     """Probability of what each row of a table names."""
     if kind == "graphs":
-        keys = trj.Dags(NAMES).label(code)
+        keys = trj.graphs.Dags(NAMES).label(code)
     elif kind == "classes":
         keys = labels(completed(code), NAMES)
     else:
@@ -103,7 +103,7 @@ def test_edges_of_a_run_are_its_items(run):
 
 def stuck():
     """A run of two nodes, half of whose chains have the edge and never lose it."""
-    space = trj.Dags(["a", "b"]).bind(torch.zeros(0).long())
+    space = trj.graphs.Dags(["a", "b"]).bind(torch.zeros(0).long())
     code = torch.zeros(64, 50, 2, dtype=torch.long)
     code[::2, :, 1] = 1
     code[:, 10, 1] ^= 1

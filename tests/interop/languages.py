@@ -70,7 +70,7 @@ def in_pymc(name, k, **options):
 
 
 def as_pymc_joint(name, k, **options):
-    return trj.pymc_joint(name, pymc_model(k), **options)
+    return trj.interop.pymc_joint(name, pymc_model(k), **options)
 
 
 # ---- NumPyro, JAX ------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def in_stan(name, k):
 
 
 def as_stan_joint(name, k):
-    return trj.stan_joint(name, program(k))
+    return trj.interop.stan_joint(name, program(k))
 
 
 # ---- all of them --------------------------------------------------------------------------------

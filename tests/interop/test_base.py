@@ -22,7 +22,7 @@ from torch.distributions import (
 
 import trjmcmc as trj
 from trjmcmc.errors import ConfigurationError, TargetError
-from trjmcmc.interop.bridge import Both, Fused, through
+from trjmcmc.interop.bridge import Both, FusedCall, through
 from trjmcmc.interop.check import checked
 from trjmcmc.interop.extras import needed
 from trjmcmc.interop.foreign import ForeignModel
@@ -109,7 +109,7 @@ def foreign(name="toy", constant=0.0, **changes):
             ),
         },
         "log_likelihood": log_likelihood,
-        "fused": Fused(both),
+        "fused": FusedCall(both),
         "dtype": torch.float64,
         "language": "NumPy",
     }
@@ -178,7 +178,7 @@ def test_nan_of_the_likelihood_in_the_bulk_is_an_error():
         found = both(values, gradient)
         return found._replace(log_likelihood=np.full_like(found.log_likelihood, np.nan))
 
-    model = foreign(fused=Fused(broken), log_likelihood=lambda p: p["scale"] * math.nan)
+    model = foreign(fused=FusedCall(broken), log_likelihood=lambda p: p["scale"] * math.nan)
     with pytest.raises(trj.errors.NonFiniteError, match="toy"):
         trj.Target([model])
 
@@ -199,7 +199,7 @@ def test_slopes_where_nothing_is_possible_do_no_harm():
         return Both(-0.5 * x**2, np.where(x > 0, 0.0, -np.inf), *slopes)
 
     x = torch.tensor([-1.0], requires_grad=True)
-    log_prior, log_likelihood = Fused(nowhere)({"x": x})
+    log_prior, log_likelihood = FusedCall(nowhere)({"x": x})
     (slope,) = torch.autograd.grad((log_prior + log_likelihood).sum(), x)
     assert slope.tolist() == [-1.0]
 
@@ -355,7 +355,7 @@ def test_terms_that_are_neither_prior_nor_likelihood_are_refused():
         return found._replace(log_prior=found.log_prior + 0.1)
 
     with pytest.raises(TargetError, match="neither prior nor likelihood"):
-        checked(foreign(fused=Fused(more)))
+        checked(foreign(fused=FusedCall(more)))
 
 
 def test_wrong_gradients_are_refused():
@@ -365,7 +365,7 @@ def test_wrong_gradients_are_refused():
         return found._replace(likelihood_slopes=slopes)
 
     with pytest.raises(TargetError, match="gradient of the log likelihood of model 'toy'"):
-        checked(foreign(fused=Fused(wrong)))
+        checked(foreign(fused=FusedCall(wrong)))
 
 
 def test_another_precision_is_refused():
@@ -470,7 +470,7 @@ def test_variational_answers_have_the_axes_and_names_of_the_language(tmp_path):
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         answer = trj.variational(target, "laplace", seed=1, progress=False)
     answer.save(tmp_path / "answer")
-    for one in (answer, trj.Variational.load(tmp_path / "answer")):
+    for one in (answer, trj.approximate.Variational.load(tmp_path / "answer")):
         found = one.to_arviz("toy").posterior["effect"]
         assert found.dims == ("chain", "draw", "county")
         assert list(found.coords["county"].values) == ["Aitkin", "Anoka"]

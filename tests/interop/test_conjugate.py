@@ -80,4 +80,4 @@ def test_a_model_where_its_name_belongs_is_refused_in_words(name):
         pytest.importorskip(NEEDED[name])
     rest = [None, {}] if "stan" in name else []
     with pytest.raises(TargetError, match=rf"{name}: expected a name and then the model.*got"):
-        getattr(trj, name)(print, *rest)
+        getattr(trj if name in trj.__all__ else trj.interop, name)(print, *rest)

@@ -330,7 +330,7 @@ NO_PRIORS = {
 @pytest.mark.parametrize("name", NO_PRIORS)
 def test_what_is_no_proper_density_of_numbers_is_refused(name):
     write, words = NO_PRIORS[name]
-    for front in (read, partial(trj.pymc_joint, "model")):
+    for front in (read, partial(trj.interop.pymc_joint, "model")):
         with pm.Model() as model, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             write()
@@ -348,7 +348,7 @@ def test_transforms_do_not_truncate(transform):
     with pytest.raises(TargetError, match=r"'x' in model 'model'.*outside the support"):
         read(model)
     with pytest.raises(TargetError, match=r"'x' of model 'model': transform=.*pm\.Truncated"):
-        trj.pymc_joint("model", model)
+        trj.interop.pymc_joint("model", model)
 
 
 def test_mini_batches_are_refused():
@@ -373,7 +373,7 @@ def test_models_without_data_are_refused():
         read(model)
     with pytest.raises(TargetError, match=r"expected a pymc\.Model"):
         read("mu ~ normal")
-    for front in (trj.from_pymc, trj.pymc_joint):
+    for front in (trj.from_pymc, trj.interop.pymc_joint):
         with pytest.raises(TargetError, match=r"a name and then the model.*'pooled'"):
             front(model)
 
@@ -412,7 +412,7 @@ def test_supports_without_a_counterpart_are_refused():
             "x", n=2, eta=2, sd_dist=pm.HalfNormal.dist(1), compute_corr=False
         ),
     ):
-        with pytest.raises(TargetError, match=r"'x' of model 'model'.*trj.pymc_joint"):
+        with pytest.raises(TargetError, match=r"'x' of model 'model'.*trj.interop.pymc_joint"):
             small(write)
 
 
@@ -430,7 +430,7 @@ def test_joints_of_ordered_vectors_are_refused():
     """What would be too small by n!, and where it is counted."""
     model, _, _ = mixture()
     with pytest.raises(TargetError, match=r"'mu' of model 'model'.*1 / n!.*trj.from_pymc"):
-        trj.pymc_joint("model", model)
+        trj.interop.pymc_joint("model", model)
 
 
 @pytest.mark.whole
@@ -445,7 +445,7 @@ def test_the_precision_of_jax_is_left_alone(pair):
             assert model.dtype == torch.float64
             at = {"variance": tensor([1.0]), "beta": tensor([[0.1]])}
             assert model.fused(at)[0].dtype == torch.float64
-            trj.pymc_joint("joint", regression(X), backend="numpy")
+            trj.interop.pymc_joint("joint", regression(X), backend="numpy")
             assert jax.config.jax_enable_x64 is x64
     finally:
         jax.config.update("jax_enable_x64", before)
@@ -579,10 +579,12 @@ def log_joint_of_correlated(free):
 @pytest.mark.whole
 def test_joint_densities_on_pymc_s_own_coordinates():
     """An LKJ prior, by hand; its coordinates have PyMC's names."""
-    model = trj.pymc_joint("lkj", correlated(), backend="numpy")
+    model = trj.interop.pymc_joint("lkj", correlated(), backend="numpy")
     (name,) = model.priors
     assert name.startswith("chol")
-    other = trj.pymc_joint("b", correlated(), backend="numpy", rename={name: "factor"}, check=False)
+    other = trj.interop.pymc_joint(
+        "b", correlated(), backend="numpy", rename={name: "factor"}, check=False
+    )
     assert list(other.priors) == ["factor"] and other.own_names == {"factor": name}
     target = trj.Target([model])
     code = torch.zeros(20, 1, dtype=torch.long)
@@ -609,7 +611,7 @@ class Same(UnaryScalarOp):
     pullback = L_op  # its name from PyTensor 3
 
 
-@pytest.mark.parametrize("front", [read, partial(trj.pymc_joint, "model", backend="numpy")])
+@pytest.mark.parametrize("front", [read, partial(trj.interop.pymc_joint, "model", backend="numpy")])
 def test_wrong_gradients_of_pytensor_are_refused(front):
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1)

@@ -32,7 +32,7 @@ from tests.interop.in_jax import compiled, compiled_quickly, float64  # noqa: F4
 from tests.interop.languages import PAIRS, in_numpyro, in_pyro
 from trjmcmc.errors import TargetError
 from trjmcmc.interop.numpyro_compiled import Compiled
-from trjmcmc.interop.numpyro_trace import Program
+from trjmcmc.interop.numpyro_trace import NumPyroProgram
 
 Y = np.array([0.3, 1.2, -0.5])
 
@@ -189,7 +189,7 @@ def test_log_joint_and_gradient_are_those_of_torch(float64):  # noqa: F811
     keep = torch.zeros_like(more[0], dtype=torch.bool)
     slot = ours.slot_names.index("height")
     keep[:, slot] = True
-    filled = ours.refill(code[:1].expand(4000, -1), more[0], keep, seed=6)
+    filled = ours.sample_missing(code[:1].expand(4000, -1), more[0], keep, seed=6)
     assert torch.equal(filled[:, slot], more[0][:, slot])
     assert filled.isfinite().all() and (filled[:, 0] != more[0][:, 0]).all()
     assert dict(model.dims) == {"theta": ("county",), "inside": ("k",)}
@@ -216,7 +216,7 @@ def test_supports_are_those_of_what_is_transformed(float64):  # noqa: F811
     ends = model.priors["x"]({"high": torch.tensor([0.5, 3.0], dtype=torch.float64)}).support
     assert ends.upper_bound.tolist() == [1.0, 1.0] and ends.lower_bound.tolist() == [0.0, -5.0]
 
-    program = Program("model 'moved'", moved, (), {})
+    program = NumPyroProgram("model 'moved'", moved, (), {})
     supports = {k: p.support for k, p in Compiled(program, x64=True).priors().items()}
     assert (supports["a"].lower_bound, supports["a"].upper_bound) == (1.0, math.e)
     assert supports["b"].upper_bound == 2.0

@@ -130,7 +130,7 @@ def test_simplexes_go_by_the_joint():
     model = StandIn("shares.stan", '{"prior_only": 0}')
     with pytest.raises(TargetError, match=r"simplexes are.*stan_joint"):
         trj.from_stan("m", model, {"p": Dirichlet(torch.tensor([1.0, 2.0, 3.0], dtype=DOUBLE))})
-    joint = trj.stan_joint("m", model)
+    joint = trj.interop.stan_joint("m", model)
     assert list(joint.priors) == ["p_unc"]
     target = trj.Target([joint])
     grid = torch.linspace(-14.0, 14.0, 81, dtype=DOUBLE)
@@ -145,7 +145,9 @@ def test_a_joint_is_the_program_in_its_own_coordinates():
     draws = {"variance": np.full(50, 0.5), "beta": np.zeros((50, 2))}
     rng = np.random.default_rng(0)
     draws = {k: v + 0.1 * rng.random(v.shape) for k, v in draws.items()}
-    joint = trj.stan_joint("joint", program(2), draws, rename={"variance_unc": "log_variance"})
+    joint = trj.interop.stan_joint(
+        "joint", program(2), draws, rename={"variance_unc": "log_variance"}
+    )
     assert list(joint.priors) == ["log_variance", "beta"]
     there = joint.coordinates(draws)
     np.testing.assert_allclose(there["log_variance"], np.log(draws["variance"]))
@@ -179,7 +181,7 @@ def test_generated_quantities_are_predictions():
     assert abs(mean[0] - 3.0) < 5 / math.sqrt(6) and abs(mean[1] - 30.0) < 5 / math.sqrt(6)
     again = predicted(model, variance=np.ones(2), slope=beta)
     assert np.array_equal(found["y_new"], again["y_new"])
-    joint = trj.stan_joint("j", program(2))
+    joint = trj.interop.stan_joint("j", program(2))
     other = predicted(joint, variance_unc=np.zeros(2), beta=beta)
     np.testing.assert_allclose(other["y_new"], found["y_new"])
     np.testing.assert_allclose(other["variance"], 1.0)
@@ -197,7 +199,7 @@ PROGRAMS["rejecting.stan"] = Program({"x": Real()}, rejecting)
 
 
 def test_points_that_stan_rejects_are_impossible():
-    target = trj.Target([trj.stan_joint("m", StandIn("rejecting.stan"))])
+    target = trj.Target([trj.interop.stan_joint("m", StandIn("rejecting.stan"))])
     theta = torch.tensor([[1.0], [-1.0]], dtype=DOUBLE)
     got, slope = target.log_joint_and_grad(torch.zeros(2, 1, dtype=torch.long), theta)
     assert got[0] == -math.inf and abs(float(got[1]) + 0.5 + 0.5 * math.log(2 * math.pi)) < 1e-12
@@ -214,7 +216,7 @@ PROGRAMS["twice.stan"] = Program({"x": Real(3)}, None, fast=twice)
 
 def test_wrong_gradients_of_a_program_are_refused():
     with pytest.raises(TargetError, match=r"gradient of the log joint of model 'm'.*; Stan diff"):
-        trj.stan_joint("m", StandIn("twice.stan"))
+        trj.interop.stan_joint("m", StandIn("twice.stan"))
     with pytest.raises(TargetError, match=r"gradient of the log likelihood of model 'm'.*; Stan"):
         trj.from_stan(
             "m", StandIn("twice.stan"), {"x": Normal(torch.zeros(3).double(), 1.0)}, StandIn(FLAT)
@@ -250,7 +252,7 @@ PROGRAMS["none.stan"] = Program({}, lambda values, data: torch.tensor(-1.5, dtyp
 
 def test_a_program_without_parameters():
     model = trj.from_stan("none", StandIn("none.stan", '{"prior_only": 0}'), {})
-    joint = trj.stan_joint("joint", StandIn("none.stan"))
+    joint = trj.interop.stan_joint("joint", StandIn("none.stan"))
     target = trj.Target([model, joint])
     code = torch.tensor([[0], [1]])
     got = target.log_joint(code, torch.zeros(2, 0, dtype=DOUBLE)) + math.log(2)
@@ -324,7 +326,7 @@ def test_paths_need_bridgestan(monkeypatch):
 
 
 def test_draws_of_other_names_are_refused():
-    joint = trj.stan_joint("m", program(2))
+    joint = trj.interop.stan_joint("m", program(2))
     with pytest.raises(TargetError, match=r"draws lack \['beta'\]"):
         joint.coordinates({"variance": np.ones(3)})
 
@@ -335,7 +337,7 @@ def test_every_constant_is_kept():
     model = program(2)
     gap = model.log_density(u) - model.log_density(u, propto=False)
     assert gap == 27.0
-    target = trj.Target([trj.stan_joint("m", model)])
+    target = trj.Target([trj.interop.stan_joint("m", model)])
     got = target.log_joint(torch.zeros(1, 1, dtype=torch.long), torch.zeros(1, 3, dtype=DOUBLE))
     assert float(got) == pytest.approx(model.log_density(u, propto=False))
 

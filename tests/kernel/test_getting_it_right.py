@@ -36,7 +36,7 @@ from trjmcmc.kernel import (
     saturated_switch,
     start,
 )
-from trjmcmc.transport import OrderedComponents as Ordered
+from trjmcmc.transport import SortedComponents as Ordered
 from trjmcmc.transport.normals import gaussian_mixture
 
 ALPHA = 1e-5
@@ -86,7 +86,7 @@ class Joint:
 
 
 def flow(target):
-    made = trj.CosmicFlow(target.space, layers=2, hidden=(16,))
+    made = trj.transport.CosmicFlow(target.space, layers=2, hidden=(16,))
     generator = torch.Generator().manual_seed(8)
     with torch.no_grad():
         for p in made.parameters():

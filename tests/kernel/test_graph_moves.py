@@ -304,12 +304,15 @@ def test_replicas_of_graphs_at_lower_powers(generator):
 
 def test_other_targets_are_refused():
     plain = trj.Target(
-        trj.Dags(["a", "b"]), {}, lambda p, active: active.double().sum(1), dtype=torch.float64
+        trj.graphs.Dags(["a", "b"]),
+        {},
+        lambda p, active: active.double().sum(1),
+        dtype=torch.float64,
     )
     with pytest.raises(ConfigurationError, match=r"trj\.graphs\.target"):
         GraphWalk(plain)
     scores = graphs.bge(data(2), names=["a", "b"])
-    named = trj.Target(trj.Dags(["b", "a"]), {}, scores, dtype=torch.float64)
+    named = trj.Target(trj.graphs.Dags(["b", "a"]), {}, scores, dtype=torch.float64)
     with pytest.raises(ConfigurationError, match="the scores are of nodes"):
         ParentGibbs(named)
     many = graphs.target(graphs.bge(data(21)))

@@ -152,7 +152,7 @@ def test_kernels_chosen_by_the_state_fail_the_same_check(generator):
     is_caught(kernel, case, generator, chains=CHAINS, steps=STEPS)
 
 
-class ChosenOnly(trj.Mixture):
+class ChosenOnly(trj.transport.MixtureOfMaps):
     """A broken mixture for the negative control: the density of the chosen component alone."""
 
     def _alone(self, z, theta, code):
@@ -168,7 +168,7 @@ class ChosenOnly(trj.Mixture):
         return z, self._alone(z, theta, code)
 
 
-@pytest.mark.parametrize("kind", [trj.Mixture, ChosenOnly])
+@pytest.mark.parametrize("kind", [trj.transport.MixtureOfMaps, ChosenOnly])
 def test_with_the_density_of_one_component_the_same_check_fails(kind, generator):
     case = cases.gaussians()
     maps = [rough_affine(case.target), toys.gaussian_map(case.target)]
@@ -185,7 +185,7 @@ def test_with_the_density_of_one_component_the_same_check_fails(kind, generator)
         lambda t: rough_affine(t),
         lambda t: rough_flow(t),
         lambda t: rough_flow(t, reference=StudentT(5)),
-        lambda t: trj.PerModel(t.space, lambda d: zuko.flows.NSF(d, transforms=1)),
+        lambda t: trj.transport.PerModel(t.space, lambda d: zuko.flows.NSF(d, transforms=1)),
         lambda t: MovesSpares(t.space),
         lambda t: rough_realnvp(t),
         lambda t: Identity(t.space),
@@ -423,7 +423,7 @@ def test_only_vectors_that_grow_together_are_split(generator):
             model("C", normal(2), normal(2)),
             model("stranger", Dirichlet(torch.full((6,), 2.0)), normal(1)),
         ],
-        truth=trj.Truth({"A": 0.25, "B": 0.25, "C": 0.25, "stranger": 0.25}),
+        truth=trj.problems.Truth({"A": 0.25, "B": 0.25, "C": 0.25, "stranger": 0.25}),
     )
     stays_exact(SplitMerge(target), as_the_prior(target), generator, steps=STEPS)
 

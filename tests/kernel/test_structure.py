@@ -62,4 +62,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ConfigurationError, match="expected Dags"):
         StructureNeighbours(trj.problems.variable_selection(3).space)
     with pytest.raises(ConfigurationError, match='"neighbourhoods" or "one"'):
-        StructureNeighbours(trj.Dags(["a", "b"]), ratio="two")
+        StructureNeighbours(trj.graphs.Dags(["a", "b"]), ratio="two")

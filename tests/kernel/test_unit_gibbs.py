@@ -60,7 +60,7 @@ def test_priors_of_the_number_of_units(generator):
         return Normal(p["beta"] @ x.T, 1.0).log_prob(y).sum(-1)
 
     target = trj.Target(space, {"beta": Normal(0.0, 2.0)}, log_likelihood, dtype=torch.float64)
-    laplace, codes = trj.Laplace(target), space.enumerate()
+    laplace, codes = trj.transport.LaplaceMap(target), space.enumerate()
     p = laplace.log_evidence(codes).double().softmax(0)
     n = 20_000
     code = codes[torch.multinomial(p, n, True, generator=generator)]

@@ -74,7 +74,7 @@ def through_order(target):
 
 def by_laplace(walk):
     def make(target):
-        flow = trj.Laplace(target)
+        flow = trj.transport.LaplaceMap(target)
         jump = Jump(target, flow, walk(flow), rho=0.7)
         return Cycle([jump, CrankNicolson(target, flow), RandomWalk(target)])
 
@@ -168,7 +168,9 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
     kernel, state, _ = kernel.adapt(state, generator)
     kernel = kernel.frozen()
     for part in kernel.parts():
-        if isinstance(getattr(part, "transport", None), trj.Laplace):  # it has met all models
+        if isinstance(
+            getattr(part, "transport", None), trj.transport.LaplaceMap
+        ):  # it has met all models
             part.transport.log_evidence(target.space.enumerate())
     if device is not None:
         device.clear()
@@ -176,7 +178,7 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         state, infos = kernel.step(state, generator)
         tally.add(infos)
         if crossings:
-            crossings.take(crossings.pairs(infos))
+            crossings.add_pairs(crossings.pairs(infos))
     return state
 
 
@@ -224,14 +226,14 @@ def test_laplaces_map_asks_once_a_lookup_whether_models_are_new(chains):
     target = trj.problems.variable_selection(12)
     with Emulated() as device, torch.no_grad():
         there = carried(target)
-        flow, generator = trj.Laplace(there), torch.Generator(DEVICE).manual_seed(1)
+        flow, generator = trj.transport.LaplaceMap(there), torch.Generator(DEVICE).manual_seed(1)
         code = there.space.sample_prior(chains, generator)
         z = flow.reference.sample((chains, 12), generator, there.dtype)
         flow.push(z, code)
         device.clear()
         theta, _ = flow.push(z, code)
         assert sum(device.counts().values()) == 1
-        known = trj.Laplace(target).push(z.cpu(), code.cpu())[0]
+        known = trj.transport.LaplaceMap(target).push(z.cpu(), code.cpu())[0]
         torch.testing.assert_close(theta.cpu(), known, rtol=1e-3, atol=1e-3)
 
 

@@ -329,7 +329,7 @@ def test_the_fit_mends_a_lost_mode_by_itself():
 @pytest.mark.slow
 def test_reverse_kl_loses_a_mode_and_the_audit_brings_it_back():
     target, log_z = two_modes(weight=0.12, gap=8.0)
-    sampler = trj.TRJSampler(target, trj.CosmicFlow, seed=1)
+    sampler = trj.TRJSampler(target, trj.transport.CosmicFlow, seed=1)
     sampler.fit(pilot=False, steps=400, progress=False)
     (model,) = sampler.audit_report.models
     assert sampler.audit_report.mended >= 1

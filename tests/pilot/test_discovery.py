@@ -9,9 +9,9 @@ from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
-from trjmcmc.pilot.hills import hills
+from trjmcmc.pilot.distinct_modes import distinct_modes
 from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
-from trjmcmc.pilot.screening import STEPS, screen
+from trjmcmc.pilot.screening import STEPS, search_modes
 from trjmcmc.pilot.walk import walked
 from trjmcmc.transport.base import Identity
 from trjmcmc.transport.normals import gaussian_mixture
@@ -91,7 +91,9 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
     prior = StudentT(torch.tensor(1.5), 0.0, 1.0)
     models = [trj.Model(n, {"x": prior}, lambda p: 0 * p["x"]) for n in "ab"]
     problem = trj.Target(models)
-    sampler = trj.TRJSampler(problem, lambda s: trj.Affine(s).requires_grad_(False), seed=1)
+    sampler = trj.TRJSampler(
+        problem, lambda s: trj.transport.Affine(s).requires_grad_(False), seed=1
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = sampler.run(draws=400, chains=256, fit=False, progress=False)
@@ -104,7 +106,7 @@ def test_a_tail_that_chains_visit_is_never_called_unknown():
 def test_the_screening_gives_the_part_that_a_map_has_lost(generator):
     problem = target()
     theta, normals, known = wide_alone(problem, generator)
-    part, *crumbs = screen(
+    part, *crumbs = search_modes(
         problem,
         code_of(problem),
         known,
@@ -126,9 +128,9 @@ def test_an_audit_takes_up_a_part(generator):
     audit = Audit(problem, problem.space.enumerate(), particles=50, moves=5, generator=generator)
     audit.grow(0)
     theta, normals, known = wide_alone(problem, generator)
-    part, *_ = screen(problem, code_of(problem), known, normals, theta, 20_000, generator)
+    part, *_ = search_modes(problem, code_of(problem), known, normals, theta, 20_000, generator)
     alone, error, ancestors = audit.log_evidence, audit.std_error, audit.ancestors
-    audit.take_up(part)
+    audit.add_part(part)
     outside = float(audit.outside[0])  # it may have met some of the narrow mode itself
     share = 1 - float((alone[0] - audit.log_evidence[0]).exp()) * outside
     assert float(audit.log_evidence[0]) == pytest.approx(0.0, abs=0.3)
@@ -145,7 +147,7 @@ def test_an_audit_takes_up_a_part(generator):
     assert audit.parts == []
 
 
-# ---- hills --------------------------------------------------------------------------------------
+# ---- distinct modes -----------------------------------------------------------------------------
 
 
 def test_ends_of_climbs_are_told_apart_by_their_hills(generator):
@@ -156,10 +158,10 @@ def test_ends_of_climbs_are_told_apart_by_their_hills(generator):
 
     hill = torch.randint(9, (60,), generator=generator)
     ends = at[hill] + 0.1 * torch.randn(60, 6, generator=generator)
-    summits = torch.stack([*hills(ends, log_joint(ends), log_joint)])
+    summits = torch.stack([*distinct_modes(ends, log_joint(ends), log_joint)])
     nearest = torch.cdist(summits, at).argmin(1)
     assert sorted(nearest.tolist()) == hill.unique().tolist()  # each once
-    assert not [*hills(ends, torch.full((60,), -math.inf), log_joint)]
+    assert not [*distinct_modes(ends, torch.full((60,), -math.inf), log_joint)]
 
 
 def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
@@ -176,7 +178,7 @@ def test_a_low_wide_mode_is_met_beside_a_high_narrow_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    (part,) = screen(problem, code, math.log(0.5), known, theta, 8192, generator)
+    (part,) = search_modes(problem, code, math.log(0.5), known, theta, 8192, generator)
     assert abs(part.log_mass - math.log(0.5)) < max(0.1, 5 * part.error)
 
 
@@ -197,7 +199,7 @@ def test_points_of_a_mode_nearby_do_not_speak_for_a_lost_one(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    (part,) = screen(problem, code, math.log(0.6), known, theta, 8192, generator)
+    (part,) = search_modes(problem, code, math.log(0.6), known, theta, 8192, generator)
     assert abs(part.log_mass - math.log(0.4)) < max(0.15, 5 * part.error)
 
 
@@ -217,7 +219,7 @@ def test_several_lost_modes_are_weighed_at_once(generator):
     codes = code.expand(4000, -1)
     pool = trj.draws.Pool(codes, theta, problem.log_joint(codes, theta))
     known = gaussian_mixture(problem.space, pool, generator, components=1)
-    parts = screen(problem, code, math.log(0.86), known, theta, 65_536, generator)
+    parts = search_modes(problem, code, math.log(0.86), known, theta, 65_536, generator)
     assert len(parts) >= 3  # one may be missed by so few draws
     assert all(1 <= part.met <= 1024 for part in parts)
     mass = sum(math.exp(part.log_mass) for part in parts)
@@ -255,7 +257,7 @@ def test_a_part_that_is_narrow_in_one_direction_has_its_mass(generator, turned):
             return torch.full((len(theta),), -1e9, dtype=torch.float64)
 
     none = torch.zeros(0, 4, dtype=torch.float64)
-    parts = screen(problem, code, 0.0, Elsewhere(problem.space), none, 20_000, generator)
+    parts = search_modes(problem, code, 0.0, Elsewhere(problem.space), none, 20_000, generator)
     mass = torch.tensor([part.log_mass for part in parts]).logsumexp(0)
     assert mass.item() == pytest.approx(0.0, abs=0.1)
 

@@ -499,7 +499,7 @@ def test_routes_are_saved(regression, tmp_path):
 
 
 def test_without_a_map_there_is_no_evidence():
-    sampler = trj.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
+    sampler = trj.compare.ClassicalSampler(toys.gaussians(), "birth-death", seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         result = sampler.run(draws=50, chains=64, progress=False)
@@ -688,7 +688,7 @@ def normal_pair(scale=1.0, prior=(0.5, 0.5)):
         -0.5 * 1.2**2 / (1 + scale**2) - 0.5 * math.log(1 + scale**2) - LOG_Z,
     ]
     mass = torch.tensor(log_z).double() + torch.tensor(prior).double().log()
-    truth = trj.Truth(
+    truth = trj.problems.Truth(
         dict(zip(["null", "shift"], mass.softmax(0).tolist(), strict=True)),
         dict(zip(["null", "shift"], log_z, strict=True)),
     )
@@ -878,7 +878,7 @@ def test_inclusion_probabilities_combine_what_was_weighed_and_what_was_visited()
     target = trj.problems.conjugate_selection()
     assert target.space.size == 1024
     sampler = trj.TRJSampler(
-        target, trj.Laplace(target), seed=1
+        target, trj.transport.LaplaceMap(target), seed=1
     )  # whose normals are the posteriors
     result = sampler.run(draws=100, chains=64, progress=False)
     assert result._evidences.partial and 0.05 < result._evidences.whole.value < 1
@@ -986,7 +986,7 @@ EXACT = {
 @pytest.mark.parametrize("kind", EXACT)
 def test_evidence_from_draws_of_all_kinds(kind):
     draws, log_joint, options, _ = some_draws(kind)
-    found = trj.evidence(draws, log_joint, steps=300, **options)
+    found = trj.evidence_of_draws(draws, log_joint, steps=300, **options)
     e = found.log_evidence
     assert abs(e.value - EXACT[kind]) < 4.5 * e.std_error < 0.1
     assert found.verdict == "agree" and "agree" in str(found)
@@ -998,7 +998,9 @@ def test_errors_of_evidences_from_draws_are_calibrated():
     rng, z = np.random.default_rng(2), []
     for i in range(60):
         x = np.stack([walk(rng, 40, 200, 0.7), 2 * walk(rng, 40, 200, 0.3)], -1)
-        found = trj.evidence(x, lambda x: -0.5 * (x**2 / [1, 4]).sum(-1), seed=i).log_evidence
+        found = trj.evidence_of_draws(
+            x, lambda x: -0.5 * (x**2 / [1, 4]).sum(-1), seed=i
+        ).log_evidence
         z.append((found.value - 2 * LOG_Z - math.log(2)) / found.std_error)
     assert_calibrated(z, 60)
 
@@ -1015,14 +1017,14 @@ def test_evidence_from_emcee_and_arviz():
         rng.standard_normal((40, 2)), random_state=np.random.RandomState(1).get_state()
     )
     sampler.run_mcmc(start, 1000)
-    found = trj.evidence(sampler, log_joint).log_evidence
+    found = trj.evidence_of_draws(sampler, log_joint).log_evidence
     assert abs(found.value - 2 * LOG_Z) < 4.5 * found.std_error < 0.05
     with pytest.raises(ConfigurationError, match=r"log_joint: gives .* where the stored value is"):
-        trj.evidence(sampler, lambda x: log_joint(x) - 0.1)
+        trj.evidence_of_draws(sampler, lambda x: log_joint(x) - 0.1)
     posterior = {"x": np.swapaxes(sampler.get_chain(), 0, 1)}
     data = trj.arviz_bridge.to_arviz(posterior, {}, {})
     assert arviz is not None
-    same = trj.evidence(data, lambda p: log_joint(p["x"])).log_evidence
+    same = trj.evidence_of_draws(data, lambda p: log_joint(p["x"])).log_evidence
     assert abs(same.value - found.value) < 5 * found.std_error
 
 
@@ -1044,26 +1046,26 @@ def test_evidence_from_emcee_and_arviz():
 )
 def test_unusable_draws_say_what_is_wrong(draws, options, message):
     with pytest.raises(ConfigurationError, match=message):
-        trj.evidence(draws, lambda p: np.zeros(len(p)), **options)
+        trj.evidence_of_draws(draws, lambda p: np.zeros(len(p)), **options)
 
 
 def test_stored_values_are_compared_closely():
     x = np.random.default_rng(4).normal(size=(4, 300, 1))
     stored = -0.5 * x[..., 0] ** 2 - 900
     with pytest.raises(ConfigurationError, match=r"log_joint: gives"):
-        trj.evidence(x, lambda x: -0.5 * x[:, 0] ** 2 - 899.2, log_density=stored)
+        trj.evidence_of_draws(x, lambda x: -0.5 * x[:, 0] ** 2 - 899.2, log_density=stored)
     with pytest.raises(ConfigurationError, match=r"expected shape \(4, 300\)"):
-        trj.evidence(x, lambda x: -0.5 * x[:, 0] ** 2 - 900, log_density=stored.T)
+        trj.evidence_of_draws(x, lambda x: -0.5 * x[:, 0] ** 2 - 900, log_density=stored.T)
     with pytest.warns(DisagreementWarning, match="may not be those of log_joint"):
-        trj.evidence(x, lambda x: -0.5 * (x[:, 0] - 1.5) ** 2, steps=100)
+        trj.evidence_of_draws(x, lambda x: -0.5 * (x[:, 0] - 1.5) ** 2, steps=100)
 
 
 def test_a_density_that_is_not_that_of_the_draws_is_refused():
     x = np.random.default_rng(4).normal(size=(4, 100, 1))
     with pytest.raises(ConfigurationError, match="is it the density that they were drawn from"):
-        trj.evidence(x, lambda x: np.where(x[:, 0] > 0, 0.0, -np.inf))
+        trj.evidence_of_draws(x, lambda x: np.where(x[:, 0] > 0, 0.0, -np.inf))
     with pytest.raises(trj.errors.TRJError, match="NaN"):
-        trj.evidence(x, lambda x: np.full(len(x), np.nan))
+        trj.evidence_of_draws(x, lambda x: np.full(len(x), np.nan))
 
 
 @pytest.mark.slow
@@ -1087,7 +1089,7 @@ def test_evidence_of_two_factors_from_emcee():
     sampler.run_mcmc(emcee.State(start, random_state=np.random.RandomState(1).get_state()), 2000)
     x = np.swapaxes(sampler.get_chain(discard=400, thin=8), 0, 1)
     stored = sampler.get_log_prob(discard=400, thin=8).T
-    found = trj.evidence(x, log_joint, log_density=stored, steps=3000)
+    found = trj.evidence_of_draws(x, log_joint, log_density=stored, steps=3000)
     assert abs(found.log_evidence.value + 903.212) < 0.03
     assert found.verdict == "agree"
 

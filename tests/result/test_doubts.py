@@ -27,7 +27,7 @@ from trjmcmc.estimate.convergence import (
 from trjmcmc.fit import Pool
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.report import AuditReport, ModelAudit, by_audit
-from trjmcmc.pilot.screening import screen
+from trjmcmc.pilot.screening import search_modes
 from trjmcmc.result.evidences import NOTHING
 from trjmcmc.result.report import RunReport
 from trjmcmc.result.result import Result
@@ -499,14 +499,14 @@ def test_prior_draws_climb_to_what_maps_have_lost(centres, lost, generator):
     pool = Pool(code.expand(len(theta), -1), theta, torch.zeros(len(theta)))
     flow = gaussian_mixture(target.space, pool, generator)
     known = math.log(0.3) if lost else 0.0
-    found = screen(target, code, known, flow, theta[:0], 20_000, generator)
+    found = search_modes(target, code, known, flow, theta[:0], 20_000, generator)
     assert bool(found) is lost
     if lost:
         mass = sum(math.exp(part.log_mass) for part in found)
         assert mass == pytest.approx(0.7, rel=0.2)
         seen = torch.cat([theta, 3.0 + 0.3 * torch.randn(2000, 4, generator=generator)])
         # chains have been there, whatever the maps
-        assert not screen(target, code, known, flow, seen, 20_000, generator)
+        assert not search_modes(target, code, known, flow, seen, 20_000, generator)
 
 
 # ---- whole runs -----------------------------------------------------------------------------

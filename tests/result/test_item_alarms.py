@@ -41,7 +41,7 @@ def subsets(*series):
 
 def dags(*series):
     """Two nodes: the edge from a to b where the first series has it."""
-    return trj.Dags(["a", "b"]).bind(torch.zeros(0).long()), torch.stack(
+    return trj.graphs.Dags(["a", "b"]).bind(torch.zeros(0).long()), torch.stack(
         [torch.zeros_like(series[0]), series[0]], 2
     ).long()
 

@@ -29,7 +29,7 @@ from trjmcmc.estimate import (
 from trjmcmc.estimate.importance import probabilities
 from trjmcmc.estimate.visits import log_odds
 from trjmcmc.plot.style import spread_labels
-from trjmcmc.result.report import Plan
+from trjmcmc.result.report import KernelPlan
 
 matplotlib.use("Agg")
 
@@ -357,7 +357,7 @@ def test_many_chains_are_joined_for_arviz(small):
 
 
 def test_a_plan_is_read_at_a_glance():
-    plan = Plan({"jump": 0.75, "walk": 0.25}, {"walk": {"scale": [1 / 3] * 40}})
+    plan = KernelPlan({"jump": 0.75, "walk": 0.25}, {"walk": {"scale": [1 / 3] * 40}})
     assert str(plan).splitlines() == [
         "steps: jump 75%, walk 25%",
         "  walk: scale [0.333, 0.333, 0.333, 0.333, 0.333, ..., 0.333]",

@@ -396,7 +396,7 @@ def test_seconds_of_a_training_are_told_once():
 
 
 def test_what_learnt_q_of_the_models_is_sampled_through_it():
-    made = trj.TRJSampler(pair(), models=trj.CategoricalWeights, seed=1)
+    made = trj.TRJSampler(pair(), models=trj.weights.CategoricalWeights, seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
     result = made.run(draws=10, chains=16, progress=False)
     assert made.models is not None and result.report.variational is not None
@@ -404,7 +404,7 @@ def test_what_learnt_q_of_the_models_is_sampled_through_it():
 
 
 def test_a_map_of_the_user_is_a_move():
-    flow = partial(trj.RealNVP, layers=2, hidden=(16,))
+    flow = partial(trj.transport.RealNVP, layers=2, hidden=(16,))
     sampler = trj.TRJSampler(pair(), flow, seed=1)
     result = sampler.run(progress=False)
     assert "map" in result.report.plan.weights and result.report.fit is None

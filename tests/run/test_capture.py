@@ -59,7 +59,7 @@ def counts(infos):
 
 
 def jump_and_walk(target):
-    flow = trj.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
+    flow = trj.transport.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
     to = Fixed(target.space, other=True)
     return Cycle([Jump(target, flow, to, rho=0.9, fresh=0.1), RandomWalk(target, flow)])
 
@@ -73,7 +73,7 @@ def of_components(target):
 
 
 def through_laplace(target):
-    flow = trj.Laplace(target)
+    flow = trj.transport.LaplaceMap(target)
     flow.log_evidence(target.space.enumerate()[::2])  # the rest is found before the capture
     jump = Jump(target, flow, Neighbours(target.space, swap=0.3), rho=0.7, fresh=0.1)
     return Cycle([jump, CrankNicolson(target, flow, fresh=0.1)])
@@ -326,7 +326,7 @@ def test_kernels_of_a_mixture_leave_each_other_what_they_remember(monkeypatch):
     """A jump through a map hands on its noise; a walk that knows no map hands on none."""
     monkeypatch.setattr(stepper, "WAYS", {"traced": traced})
     target = trj.problems.sinh_arcsinh()
-    flow = trj.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
+    flow = trj.transport.CosmicFlow(target.space, layers=2, hidden=(4,), seed=1)
     kernels = [RandomWalk(target, flow), RandomWalk(target, name="plain walk")]
     kernel = MixtureKernel(kernels, [0.5, 0.5])
     state, generator = begun(target, kernel=kernel)
@@ -482,7 +482,7 @@ def births_of_a_list(target):
 def test_a_map_that_does_not_know_all_models_is_left_alone():
     target = trj.problems.variable_selection(8)
     state, generator = begun(target, chains=2)
-    kernel = Jump(target, trj.Laplace(target), Neighbours(target.space))
+    kernel = Jump(target, trj.transport.LaplaceMap(target), Neighbours(target.space))
     settings = kernel, counts, state, generator, traced
     with pytest.raises(NotCapturable):
         CapturedStep(*settings, seconds=0.0)

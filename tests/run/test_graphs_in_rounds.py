@@ -21,10 +21,10 @@ from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Lesson
 from trjmcmc.run.recipes import equations
 from trjmcmc.run.recipes.choose import kind_of, recipe_of
-from trjmcmc.run.recipes.equations import Equations
-from trjmcmc.run.recipes.graphs import Graphs
-from trjmcmc.run.recipes.subsets import Items
-from trjmcmc.run.recipes.walked_graphs import WalkedGraphs
+from trjmcmc.run.recipes.equations import EquationsRecipe
+from trjmcmc.run.recipes.graphs import GraphsRecipe
+from trjmcmc.run.recipes.subsets import SubsetsRecipe
+from trjmcmc.run.recipes.walked_graphs import WalkedGraphsRecipe
 from trjmcmc.run.rounds import lesson_of
 from trjmcmc.run.stated import Limit
 
@@ -87,13 +87,13 @@ def same(a, b):
 @pytest.mark.parametrize(
     ("target", "kind"),
     [
-        (lambda: graphs.target(graphs.bge(data(4))), Graphs),
-        (many_nodes, WalkedGraphs),
-        (lambda: graphs.target(graphs.bge(data(21), candidates=2)), WalkedGraphs),
-        (lambda: graphs.network(data(3)), Equations),
-        (binary, Equations),
-        (lambda: graphs.network(data(17)), Items),  # families are too many to list
-        (lambda: graphs.network(data(1)), Items),
+        (lambda: graphs.target(graphs.bge(data(4))), GraphsRecipe),
+        (many_nodes, WalkedGraphsRecipe),
+        (lambda: graphs.target(graphs.bge(data(21), candidates=2)), WalkedGraphsRecipe),
+        (lambda: graphs.network(data(3)), EquationsRecipe),
+        (binary, EquationsRecipe),
+        (lambda: graphs.network(data(17)), SubsetsRecipe),  # families are too many to list
+        (lambda: graphs.network(data(1)), SubsetsRecipe),
     ],
 )
 def test_recipes_by_graphs(target, kind):
@@ -133,7 +133,7 @@ def test_walks_give_the_edges_of_sums_over_all_graphs():
     found, total = [], 0
     for seed in range(3):
         scores = graphs.bge(data(6, n=30, seed=seed))
-        done = run(graphs.target(scores), WalkedGraphs, plan=Plan(chains=256), seed=seed)
+        done = run(graphs.target(scores), WalkedGraphsRecipe, plan=Plan(chains=256), seed=seed)
         z = z_of(done, graphs.exact(scores))
         assert done.done and float(z.abs().max()) < limit(len(z))
         found.append(z)
@@ -145,7 +145,7 @@ def test_walks_give_the_edges_of_sums_over_all_graphs():
 
 def begun_apart(scores, plan):
     """z of edges of the chains where rounds begin, of each group alone."""
-    recipe = WalkedGraphs(graphs.target(scores), plan, torch.Generator().manual_seed(2))
+    recipe = WalkedGraphsRecipe(graphs.target(scores), plan, torch.Generator().manual_seed(2))
     _, state = recipe.begin()
     exact = graphs.exact(scores).edges.to_numpy()
     d = len(exact)
@@ -251,7 +251,7 @@ def test_a_likelihood_of_0_everywhere_is_told(monkeypatch):
     recipe = recipe_of(target, FEW, torch.Generator().manual_seed(1))
     monkeypatch.setattr(recipe, "target", Nowhere(target))
     with pytest.raises(UnreachableError, match="0 wherever"):
-        recipe._started(Equations._families(recipe_of(target, FEW, torch.Generator())), 16)
+        recipe._started(EquationsRecipe._families(recipe_of(target, FEW, torch.Generator())), 16)
 
 
 class Nowhere:

@@ -26,7 +26,7 @@ from trjmcmc.errors import (
     TRJWarning,
 )
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.recipes.counts import Components
+from trjmcmc.run.recipes.counts import CountsRecipe
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
 
@@ -326,13 +326,13 @@ def test_a_bridge_weighs_counts_whose_normals_fit_poorly():
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
 def test_components_whose_normals_say_something_else_are_not_weighed(monkeypatch):
-    usual = Components.route
+    usual = CountsRecipe.route
 
     def other(self, through, codes, generator):
         found = usual(self, through, codes, generator)
         return found._replace(log_weights=[w + m for m, w in enumerate(found.log_weights)])
 
-    monkeypatch.setattr(Components, "route", other)
+    monkeypatch.setattr(CountsRecipe, "route", other)
     _, result = sampled(counted()[0])
     with pytest.raises(TRJError, match="evidence"):
         result.evidence(full=True)
@@ -431,7 +431,7 @@ def test_a_kernel_through_a_given_map_has_both_routes():
 
     target = toys.gaussians()
     made = trj.TRJSampler(
-        target, partial(trj.RealNVP, layers=2, hidden=(16,)), kernel=jumps, seed=1
+        target, partial(trj.transport.RealNVP, layers=2, hidden=(16,)), kernel=jumps, seed=1
     )
     made.fit(by="vi", steps=100, batch=64, audit=False, progress=False)
     result = made.run(draws=300, chains=64, progress=False)

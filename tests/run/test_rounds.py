@@ -17,18 +17,18 @@ from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.kernel.base import Kernel
-from trjmcmc.run.look import apart, combined, summed_up
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
 from trjmcmc.run.recipes.base import Moves, Route, gain
 from trjmcmc.run.recipes.choose import recipe_of
-from trjmcmc.run.recipes.cooled import Cooled
-from trjmcmc.run.recipes.counts import Components
+from trjmcmc.run.recipes.cooled import CooledRecipe
+from trjmcmc.run.recipes.counts import CountsRecipe
 from trjmcmc.run.recipes.lists import Lists
-from trjmcmc.run.recipes.subsets import Items
+from trjmcmc.run.recipes.subsets import SubsetsRecipe
 from trjmcmc.run.recorded import Recorded
 from trjmcmc.run.rounds import looks
 from trjmcmc.run.stated import Limit, Stated
+from trjmcmc.run.summary import apart, combined, summed_up
 from trjmcmc.transport.normals import gaussian_mixture
 
 QUICK = Plan(particles=1600, moves=6, climbs=2000)
@@ -107,7 +107,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
         monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
     recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
     if mapped:
-        recipe = recipe.with_map(trj.RealNVP(recipe.target.space))
+        recipe = recipe.with_map(trj.transport.RealNVP(recipe.target.space))
     found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
     flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
     here = float(found.moves.through.log_prob(*flat).mean())
@@ -118,7 +118,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
 def test_a_gain_fills_spare_coordinates_and_no_draw_decides_alone():
     """Records hold zeros there, which a map that moves them takes for a point."""
     target = trj.problems.sinh_arcsinh()
-    flow = trj.ConditionalRealNVP(target.space)
+    flow = trj.transport.ConditionalRealNVP(target.space)
     with torch.no_grad():
         for p in flow.parameters():
             p += 0.03 * torch.randn(p.shape, generator=torch.Generator().manual_seed(0))
@@ -224,7 +224,7 @@ def two_that_need_each_other(items=6):
 def test_climbs_begin_in_narrow_modes_of_rare_models(climbs, monkeypatch):
     """Cooling alone loses them."""
     if not climbs:
-        monkeypatch.setattr(Cooled, "_climbed", lambda self, code, theta: (code, theta))
+        monkeypatch.setattr(CooledRecipe, "_climbed", lambda self, code, theta: (code, theta))
     found = run(two_that_need_each_other(), plan=replace(QUICK, most=800))
     assert bool((found.p[:2] > 0.5).all()) == climbs
     assert bool((found.p[:2] < 0.01).all()) != climbs
@@ -247,7 +247,7 @@ def all_together(most=4):
 def test_climbs_begin_in_narrow_modes_of_many_components(climbs, monkeypatch):
     """Cooling alone leaves all chains without components."""
     if not climbs:
-        monkeypatch.setattr(Components, "_climbed", lambda self, code, theta: (code, theta))
+        monkeypatch.setattr(CountsRecipe, "_climbed", lambda self, code, theta: (code, theta))
     target, p = all_together()
     found = run(target, plan=replace(QUICK, most=800))
     assert found.done or not climbs
@@ -419,8 +419,8 @@ def test_evaluations_of_both_precisions_count():
     ("target", "recipe"),
     [
         (lambda: trj.problems.variable_selection(4), Lists),
-        (lambda: trj.problems.variable_selection(5), Items),
-        (lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1), Components),
+        (lambda: trj.problems.variable_selection(5), SubsetsRecipe),
+        (lambda: trj.problems.pulses(points=20, true=1, most=2, seed=1), CountsRecipe),
         (lambda: trj.Target([constant(str(i)) for i in range(128)]), Lists),
     ],
 )
@@ -429,7 +429,7 @@ def test_recipes_by_space(target, recipe):
     assert type(made) is recipe
     code = made.host.enumerate()
     models = made.asked(code[None])[0][:, -len(code) :]
-    if recipe is not Components:  # which are asked for by their number
+    if recipe is not CountsRecipe:  # which are asked for by their number
         assert torch.equal(models, torch.eye(len(code), dtype=torch.float64))
 
 
@@ -585,7 +585,7 @@ def test_groups_share_nothing():
     recipe = recipe_of(
         trj.problems.variable_selection(10), Plan(), torch.Generator().manual_seed(0)
     )
-    assert isinstance(recipe, Cooled)
+    assert isinstance(recipe, CooledRecipe)
     weights = torch.rand(64, 8, dtype=torch.float64, generator=recipe.generator)
     rows = recipe._resampled(weights / weights.sum(0))
     assert torch.equal(rows % 8, torch.arange(512) % 8)
@@ -607,7 +607,9 @@ def test_graphs_are_drawn_and_orders_of_them_are_walked(rng):
     for nodes in (3, 5):
         graph = trj.graphs.target(trj.graphs.bge(rng.normal(size=(30, nodes))))
         assert recipe_of(graph, Plan(), torch.Generator()).exact
-        assert type(recipe_of(trj.graphs.ordered(graph), Plan(), torch.Generator())) is Items
+        assert (
+            type(recipe_of(trj.graphs.ordered(graph), Plan(), torch.Generator())) is SubsetsRecipe
+        )
 
 
 def test_few_chains_do_not_look_as_if_they_drifted():

@@ -75,7 +75,7 @@ def test_one_zuko_flow_a_model():
     target = trj.problems.sinh_arcsinh()
     sampler = trj.TRJSampler(
         target,
-        lambda space: trj.PerModel(space, lambda d: zuko.flows.NSF(d, transforms=2)),
+        lambda space: trj.transport.PerModel(space, lambda d: zuko.flows.NSF(d, transforms=2)),
         seed=14,
     )
     sampler.fit(steps=150, progress=False)
@@ -105,11 +105,13 @@ def test_one_flow_a_model_far_from_the_origin():
     ]
     p = torch.stack(log_z).softmax(0).tolist()
     sampler = trj.TRJSampler(
-        target, lambda s: trj.PerModel(s, lambda d: zuko.flows.NSF(d, transforms=1)), seed=3
+        target,
+        lambda s: trj.transport.PerModel(s, lambda d: zuko.flows.NSF(d, transforms=1)),
+        seed=3,
     )
     sampler.fit(steps=200, batch=128, progress=False)
     result = sampler.run(200, chains=64, progress=False)
-    check(result, trj.Truth({"free": p[0], "near": p[1]}))
+    check(result, trj.problems.Truth({"free": p[0], "near": p[1]}))
     by_weights = result.routes["importance"].values()
     assert all(e.ess > 20 for e in by_weights)  # 1 where it isn't standardised
 
@@ -136,7 +138,7 @@ def test_a_prior_a_million_times_wider_than_the_posterior():
     sampler.fit(steps=100, batch=128, particles=1000, progress=False)
     result = sampler.run(150, chains=128, progress=False)
     p = 1 / (1 + math.exp(-log_bf))
-    check(result, trj.Truth({"null": 1 - p, "mean": p}))
+    check(result, trj.problems.Truth({"null": 1 - p, "mean": p}))
 
 
 quiet = pytest.mark.filterwarnings("ignore:the run has not converged")  # runs kept short
@@ -201,7 +203,7 @@ def test_a_second_fit_goes_on_without_new_evaluations():
 
 def test_the_callers_objects_stay_as_they_are():
     target = toys.gaussians()
-    flow = trj.CosmicFlow(target.space, layers=2)
+    flow = trj.transport.CosmicFlow(target.space, layers=2)
     sampler = trj.TRJSampler(target, flow, seed=1, dtype=torch.float64)
     assert next(flow.parameters()).dtype == torch.float32
     assert target.space.log_prior_table.dtype == torch.float32
@@ -531,7 +533,7 @@ def test_counts_recover_their_prior_when_the_data_say_nothing():
     sampler.fit(steps=30, batch=128, progress=False)
     result = sampler.run(80, chains=256, progress=False)
     prior = space.log_prior(space.enumerate()).exp().tolist()
-    check(result, trj.Truth(dict(zip("01234", prior, strict=True))))
+    check(result, trj.problems.Truth(dict(zip("01234", prior, strict=True))))
     assert result.draws("3")["x"].shape[1] == 3
     assert float(result.draws("2")["x"].mean()) == pytest.approx(2.0, abs=0.2)
     assert result.draws("0") == {}
@@ -622,7 +624,9 @@ def test_the_same_seed_gives_identical_draws():
 @pytest.mark.whole
 def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)  # bars want a terminal
-    sampler = trj.TRJSampler(toys.gaussians(), lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,)))
+    sampler = trj.TRJSampler(
+        toys.gaussians(), lambda s: trj.transport.CosmicFlow(s, layers=2, hidden=(8,))
+    )
     result = sampler.run(50, chains=64, warmup=20, fit=True, progress=True)
     assert result.report.fit is sampler.fit_trace
     assert set(result.report.seconds) == {"pilot", "fit", "importance", "sample"}
@@ -716,7 +720,7 @@ def test_disagreeing_routes_are_announced():
     """A map that covers one of two far modes: its evidence is wrong, the visits are right."""
     target, exact = two_far_modes()
     births = trj.kernel.BirthDeath(target, Fixed(target.space))
-    left = trj.CosmicFlow(target.space)  # untrained it covers the left mode alone
+    left = trj.transport.CosmicFlow(target.space)  # untrained it covers the left mode alone
     sampler = trj.TRJSampler(target, left, Cycle([births, RandomWalk(target)]), seed=1)
     with pytest.warns(trj.errors.DisagreementWarning, match="'two modes' .*visits"):
         result = untrained(sampler).run(500, chains=64, progress=False)
@@ -728,7 +732,7 @@ def test_disagreeing_routes_are_announced():
 @pytest.mark.whole
 def test_a_run_of_its_own_moves_does_not_rest_on_a_map_that_lacks_a_mode():
     target, exact = two_far_modes()
-    sampler = trj.TRJSampler(target, trj.CosmicFlow(target.space), seed=1)
+    sampler = trj.TRJSampler(target, trj.transport.CosmicFlow(target.space), seed=1)
     result = untrained(sampler).run(500, chains=64, progress=False)
     row = result.model_probabilities(full=True).loc["two modes"]
     for route in ("visits", "importance", "combined"):
@@ -753,7 +757,7 @@ def test_rounding_that_matters_is_announced():
 
 @quiet
 def test_ctrl_c_in_a_fit_that_run_began_samples_through_the_map_so_far():
-    class Stops(trj.CosmicFlow):
+    class Stops(trj.transport.CosmicFlow):
         calls = 0
 
         def to_reference(self, theta, code):
@@ -773,7 +777,7 @@ def test_ctrl_c_in_a_fit_that_run_began_samples_through_the_map_so_far():
 @pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # it is a short run
 def test_ctrl_c_in_a_fit_of_its_own_leaves_a_map_that_runs_use():
-    class Stops(trj.CosmicFlow):
+    class Stops(trj.transport.CosmicFlow):
         calls = 0
 
         def from_reference(self, z, code):

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from tests.run.test_shards import PoolWarning, few_together, run, same  # noqa: F401
-from trjmcmc.run import crew
+from trjmcmc.run import tasks
 
 distributed = pytest.importorskip("distributed")
 PATIENT = {
@@ -50,8 +50,8 @@ def test_a_worker_is_killed_and_the_bits_are_the_same(cluster):
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_cluster_without_workers_says_so_and_keeps_the_time(monkeypatch):
     """Workers may come later: a queue, an adaptive cluster."""
-    monkeypatch.setattr(crew, "LONELY", 1.0)
-    monkeypatch.setattr(crew, "ASKED", 0.3)
+    monkeypatch.setattr(tasks, "LONELY", 1.0)
+    monkeypatch.setattr(tasks, "ASKED", 0.3)
     with (
         distributed.LocalCluster(
             n_workers=0, processes=False, dashboard_address=":0", silence_logs=logging.CRITICAL

@@ -61,7 +61,7 @@ ENTRIES = {
     "fit": lambda short: unreachable().fit(steps=5, progress=False),
     "run that fits": lambda short: unreachable().run(fit=True, max_seconds=3, **DRAWS),
     "reweight": lambda short: short.reweight(priors={"m": Normal(0.9, 0.01)}),
-    "evidence": lambda short: trj.evidence(
+    "evidence": lambda short: trj.evidence_of_draws(
         STORED, lambda x: -0.5 * (x[:, 0] - 1.5) ** 2, steps=50, progress=False
     ),
     "warn": lambda short: short.warn(),

@@ -21,7 +21,7 @@ COUNTS = {1: 1, 2: 3, 3: 25, 4: 543, 5: 29281, 10: 4175098976430598143}
 
 
 def named(d, **settings):
-    return trj.Dags([f"x{i}" for i in range(d)], **settings)
+    return trj.graphs.Dags([f"x{i}" for i in range(d)], **settings)
 
 
 @pytest.mark.parametrize(("d", "count"), COUNTS.items())
@@ -196,7 +196,7 @@ def test_what_makes_no_space_is_refused_by_name(settings, message):
 @pytest.mark.parametrize("names", ["abc", [], ["a", "a"], ["a->b", "c"], ["a,b"]])
 def test_names_that_can_not_be_told_apart_are_refused(names):
     with pytest.raises(TargetError, match="names of Dags"):
-        trj.Dags(names)
+        trj.graphs.Dags(names)
 
 
 def test_one_node_and_sixty_three(generator):
@@ -269,7 +269,7 @@ def test_draws_are_as_probable_as_they_should_be(d, spread, generator):
     draws, code = DagDraws(table), every_graph(d)
     weight = weights(table, code)
     assert draws.log_total == pytest.approx(float(weight.logsumexp(0)), abs=1e-9)
-    drawn = trj.Dags([f"x{i}" for i in range(d)]).index(draws.sample(n, generator))
+    drawn = trj.graphs.Dags([f"x{i}" for i in range(d)]).index(draws.sample(n, generator))
     counts, p = torch.bincount(drawn, minlength=len(code)).double(), weight.softmax(0)
     often = (n * p > 20) & (p < 1 - 1e-9)
     z = ((counts - n * p) / (n * p * (1 - p)).sqrt())[often]

@@ -76,11 +76,11 @@ def test_laplace_keeps_the_contract_of_a_transport(name, inside, generator):
     target = targets()[name].to(dtype=torch.float64)
     flow = None
     if inside:
-        flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,)).double()
+        flow = trj.transport.CosmicFlow(target.space, layers=2, hidden=(8,)).double()
         with torch.no_grad():
             for p in flow.parameters():
                 p.add_(0.2 * torch.randn(p.shape, generator=generator, dtype=p.dtype))
-    laplace = trj.Laplace(target, flow)
+    laplace = trj.transport.LaplaceMap(target, flow)
     code = target.space.enumerate().repeat(3, 1)
     z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
     theta, ladj = laplace.from_reference(z, code)
@@ -100,7 +100,7 @@ def test_laplace_keeps_the_contract_of_a_transport(name, inside, generator):
 
 def test_laplace_is_exact_on_conjugate_regressions(generator):
     target = trj.problems.conjugate_selection(6, seed=4)
-    laplace, code = trj.Laplace(target), target.space.enumerate()
+    laplace, code = trj.transport.LaplaceMap(target), target.space.enumerate()
     gap = laplace.log_evidence(code) - target.space.log_prior(code) - target.log_evidence(code)
     assert float(gap.abs().max()) < 2e-3
     z = torch.randn(len(code), target.dim, generator=generator)
@@ -111,7 +111,7 @@ def test_laplace_is_exact_on_conjugate_regressions(generator):
 
 def test_laplace_finds_the_mode_that_scipy_finds():
     target = logistic_selection(3, n=80, seed=5).to(dtype=torch.float64)
-    laplace = trj.Laplace(target)
+    laplace = trj.transport.LaplaceMap(target)
     for code in target.space.enumerate():
         active = target.space.active(code[None])[0]
 
@@ -133,8 +133,8 @@ def test_the_map_depends_on_the_model_alone(generator):
     target = trj.problems.robust_selection("mid", p=6, seed=1).to(dtype=torch.float64)
     code = target.space.enumerate()
     z = torch.randn(len(code), target.dim, generator=generator, dtype=torch.float64)
-    whole = trj.Laplace(target).from_reference(z, code)[0]
-    narrow = trj.Laplace(target, megabytes=0.01)  # some twenty models
+    whole = trj.transport.LaplaceMap(target).from_reference(z, code)[0]
+    narrow = trj.transport.LaplaceMap(target, megabytes=0.01)  # some twenty models
     again = torch.cat([narrow.from_reference(z[i : i + 3], code[i : i + 3])[0] for i in range(64)])
     rows = torch.cat([torch.arange(i, min(i + 3, 64)) for i in range(64)])
     assert torch.allclose(again, whole[rows], atol=1e-6)
@@ -161,13 +161,13 @@ def test_curvature_by_differences_where_second_derivatives_do_not_exist():
         trj.Model("twice", {"a": Normal(0.0, 1.0)}, lambda p: -((p["a"] - 1.0).abs() ** 3) / 3),
     ]
     target = trj.Target(models, dtype=torch.float64)
-    value = trj.Laplace(target).log_evidence(torch.tensor([[0], [1]]))
+    value = trj.transport.LaplaceMap(target).log_evidence(torch.tensor([[0], [1]]))
     assert value[0].item() == pytest.approx(value[1].item(), abs=2e-3)
 
 
 def test_copies_keep_the_reference_and_the_precision():
     target = toys.conjugate_subsets()
-    laplace = trj.Laplace(target, reference=StudentT(4))
+    laplace = trj.transport.LaplaceMap(target, reference=StudentT(4))
     assert isinstance(copy.deepcopy(laplace).double().reference, StudentT)
     z = torch.zeros(1, 3, dtype=torch.float64)
     theta, _ = copy.deepcopy(laplace).double().from_reference(z, torch.ones(1, 3).long())
@@ -178,24 +178,24 @@ def test_laplace_refuses_what_it_can_not_do():
     black = trj.BlackBox(lambda p: -(float(p["a"]) ** 2))
     target = trj.Target([trj.Model("a", {"a": Normal(0.0, 1.0)}, black)])
     with pytest.raises(ConfigurationError, match=r"no gradients; .*trj.with_gradient"):
-        trj.Laplace(target)
+        trj.transport.LaplaceMap(target)
     target = toys.gaussians()
     with pytest.raises(ConfigurationError, match="passes spare coordinates"):
-        trj.Laplace(target, trj.ConditionalRealNVP(target.space))
+        trj.transport.LaplaceMap(target, trj.transport.ConditionalRealNVP(target.space))
 
 
 # ---- walks ----------------------------------------------------------------------------------
 
 
 def rough_map(target):
-    flow = trj.CosmicFlow(target.space, layers=2, hidden=(8,))
-    return trj.Laplace(target, shaken(flow, 0.3, seed=3))
+    flow = trj.transport.CosmicFlow(target.space, layers=2, hidden=(8,))
+    return trj.transport.LaplaceMap(target, shaken(flow, 0.3, seed=3))
 
 
 @pytest.mark.whole
 def test_proposals_from_q_leave_the_posterior_as_it_is(generator):
     case = cases.subsets()
-    proposal = Learnt(trj.Made(case.target.space))
+    proposal = Learnt(trj.weights.Made(case.target.space))
     kernel = Jump(case.target, rough_map(case.target), proposal, rho=0.8)
     seen = stays_exact(Cycle([kernel]), case, generator, steps=2, batch=500)
     assert float(seen.infos[0].accepted.double().mean()) > 0.02
@@ -215,13 +215,13 @@ def spaces():
 
 
 WEIGHTS = {
-    "uniform": trj.UniformWeights,
-    "categorical": trj.CategoricalWeights,
-    "made": lambda s: trj.Made(s, hidden=(16,)),
-    "mean field": trj.MeanField,
-    "gaussian": trj.GaussianSurrogate,
-    "thompson": lambda s: trj.GaussianSurrogate(s, acquisition="thompson"),
-    "process": trj.GaussianProcess,
+    "uniform": trj.weights.UniformWeights,
+    "categorical": trj.weights.CategoricalWeights,
+    "made": lambda s: trj.weights.Made(s, hidden=(16,)),
+    "mean field": trj.weights.MeanField,
+    "gaussian": trj.weights.GaussianSurrogateWeights,
+    "thompson": lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="thompson"),
+    "process": trj.weights.GaussianProcessWeights,
 }
 LEARNT = ["categorical", "made", "gaussian", "thompson", "process"]
 
@@ -286,7 +286,7 @@ def test_an_entry_that_stood_in_for_others_is_let_go_again():
     codes, off = space.enumerate(), []
     for seed in range(2):
         generator, steps = torch.Generator().manual_seed(seed), 600
-        q = trj.Made(space, hidden=(32,), seed=seed)
+        q = trj.weights.Made(space, hidden=(32,), seed=seed)
         for i in range(steps):
             q.reached((i + 1) / steps)
             code = q.sample(256, generator)
@@ -315,7 +315,7 @@ def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
 
 def test_a_step_changes_the_entropy_by_no_more_than_asked(generator):
     space = toys.conjugate_subsets().space
-    weights = trj.CategoricalWeights(space, learning_rate=5.0, entropy_step=0.05)
+    weights = trj.weights.CategoricalWeights(space, learning_rate=5.0, entropy_step=0.05)
     for _ in range(20):
         code = weights.sample(2000, generator)
         before = weights.logits.detach().clone()
@@ -332,14 +332,14 @@ def test_beliefs_are_updated_by_bayes_rule(generator):
     value = torch.tensor([0.1, -1.0, -0.6, 0.7], dtype=torch.float64)
     settings = {"scale": 1.0, "prior_sd": 2.0, "noise": 0.5, "most_gain": 50.0}
     mean = float(value.mean())
-    process = trj.GaussianProcess(space, **settings)
+    process = trj.weights.GaussianProcessWeights(space, **settings)
     prior, index = process.prior.clone(), space.index(code)
     process.learn(code, -value)
     k = prior[:, index]
     gain = k @ torch.linalg.inv(k[index] + 0.25 * torch.eye(4))
     assert torch.allclose(process.mean, mean + gain @ (value - mean), atol=1e-8)
     assert torch.allclose(process.covariance, prior - gain @ k.T, atol=1e-8)
-    independent = trj.GaussianSurrogate(space, **settings)
+    independent = trj.weights.GaussianSurrogateWeights(space, **settings)
     independent.learn(code, -value)
     after = 1 / (1 / 4.0 + 2 / 0.25)
     assert float(independent.variance[3]) == pytest.approx(after)
@@ -371,7 +371,7 @@ def test_made_of_mixed_codes(generator):
         def levels(self):
             return torch.tensor([1, 0, 0]), torch.tensor([3, 2, 4])
 
-    weights = trj.Made(Mixed(list("abc"), of="x"), hidden=(8, 8))
+    weights = trj.weights.Made(Mixed(list("abc"), of="x"), hidden=(8, 8))
     grid = torch.cartesian_prod(torch.arange(1, 4), torch.arange(2), torch.arange(4))
     for _ in range(300):
         code = weights.sample(256, generator)
@@ -394,7 +394,7 @@ def orthogonal_columns():
         return Normal(p["beta"] @ x.T, 1.0).log_prob(y).sum(-1)
 
     target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, log_likelihood)
-    p = trj.Laplace(target).log_evidence(space.enumerate()).double().softmax(0)
+    p = trj.transport.LaplaceMap(target).log_evidence(space.enumerate()).double().softmax(0)
     return target, (space.enumerate().double() * p[:, None]).sum(0)
 
 
@@ -403,10 +403,10 @@ def orthogonal_columns():
 def test_mean_field_finds_independent_units(gradient, tolerance, generator):
     """Straight-through gradients are biased: near, not on, the right answer."""
     target, exact = orthogonal_columns()
-    weights = trj.MeanField(target.space, gradient=gradient)
+    weights = trj.weights.MeanField(target.space, gradient=gradient)
     objective = ReverseKL(target, anneal=0.0, weights=weights)
     settings = {"steps": 400, "batch": 256, "generator": generator, "progress": False}
-    train(trj.Laplace(target), objective, **settings)
+    train(trj.transport.LaplaceMap(target), objective, **settings)
     assert float((weights.probabilities - exact).abs().max()) < tolerance
 
 
@@ -414,22 +414,30 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
     ("make", "error", "message"),
     [
         (
-            lambda s: trj.CategoricalWeights(s, learning_rate=0),
+            lambda s: trj.weights.CategoricalWeights(s, learning_rate=0),
             ConfigurationError,
             "learning_rate > 0",
         ),
-        (lambda s: trj.Made(s, hidden=()), ConfigurationError, "hidden: expected positive"),
-        (lambda s: trj.MeanField(s, gradient="x"), ConfigurationError, "straight-through"),
-        (lambda s: trj.MeanField(toys.gaussians().space), ConfigurationError, "use Made"),
-        (lambda s: trj.GaussianSurrogate(s, acquisition="x"), ConfigurationError, "thompson"),
-        (lambda s: trj.GaussianSurrogate(s, noise=0.0), ConfigurationError, "noise"),
+        (lambda s: trj.weights.Made(s, hidden=()), ConfigurationError, "hidden: expected positive"),
+        (lambda s: trj.weights.MeanField(s, gradient="x"), ConfigurationError, "straight-through"),
+        (lambda s: trj.weights.MeanField(toys.gaussians().space), ConfigurationError, "use Made"),
         (
-            lambda s: trj.GaussianProcess(trj.Subsets([str(i) for i in range(13)], of="b")),
+            lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="x"),
+            ConfigurationError,
+            "thompson",
+        ),
+        (lambda s: trj.weights.GaussianSurrogateWeights(s, noise=0.0), ConfigurationError, "noise"),
+        (
+            lambda s: trj.weights.GaussianProcessWeights(
+                trj.Subsets([str(i) for i in range(13)], of="b")
+            ),
             ConfigurationError,
             "at most 4096 models, got 8192; use",
         ),
         (
-            lambda s: trj.CategoricalWeights(trj.Subsets([str(i) for i in range(20)], of="b")),
+            lambda s: trj.weights.CategoricalWeights(
+                trj.Subsets([str(i) for i in range(20)], of="b")
+            ),
             ShapeError,
             "too large to enumerate",
         ),
@@ -478,7 +486,7 @@ def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_
 def test_models_of_another_space_are_refused():
     target = trj.problems.conjugate_selection(7, seed=6)
     with pytest.raises(ConfigurationError, match="models: expected a trj"):
-        trj.TRJSampler(target, models=trj.Made(toys.conjugate_subsets().space))
+        trj.TRJSampler(target, models=trj.weights.Made(toys.conjugate_subsets().space))
 
 
 def awkward_columns(kind):

@@ -29,7 +29,9 @@ def small_models(units=4, value=-75.0):
     )
 
 
-@pytest.mark.parametrize("make", [trj.GaussianSurrogate, trj.GaussianProcess])
+@pytest.mark.parametrize(
+    "make", [trj.weights.GaussianSurrogateWeights, trj.weights.GaussianProcessWeights]
+)
 def test_surrogates_keep_to_possible_models(make, generator):
     space = small_models().space
     weights = make(space)
@@ -42,15 +44,15 @@ def test_surrogates_keep_to_possible_models(make, generator):
 
 
 def test_a_batch_without_a_finite_loss_is_worse_than_all_before():
-    weights = trj.CategoricalWeights(toys.conjugate_subsets().space)
+    weights = trj.weights.CategoricalWeights(toys.conjugate_subsets().space)
     assert float(weights.sound(torch.tensor([75.0, math.inf])).max()) > 75
     assert float(weights.sound(torch.tensor([math.inf, math.nan])).min()) > 75
 
 
 def test_straight_through_draws_are_zeros_and_ones(generator):
-    bits = trj.MeanField(toys.conjugate_subsets().space, gradient="straight-through").relaxed(
-        10_000, generator
-    )
+    bits = trj.weights.MeanField(
+        toys.conjugate_subsets().space, gradient="straight-through"
+    ).relaxed(10_000, generator)
     assert torch.equal(bits.detach(), bits.detach().round())
     assert abs(float(bits.detach().long().double().mean()) - 0.5) < 5 * 0.5 / 30_000**0.5
 
@@ -58,7 +60,10 @@ def test_straight_through_draws_are_zeros_and_ones(generator):
 def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
     target = small_models(8, -10.0)
     answer = variational(
-        target, trj.UniformWeights(target.space), trj.Affine(target.space), generator
+        target,
+        trj.weights.UniformWeights(target.space),
+        trj.transport.Affine(target.space),
+        generator,
     )
     # where it is not zero, q is the posterior: the bound is the log evidence
     assert abs(answer.elbo.value + 10.0) < 4.5 * answer.elbo.std_error < 0.2
@@ -67,7 +72,7 @@ def test_the_bound_is_one_where_q_reaches_impossible_models(generator):
 @pytest.mark.slow
 def test_the_error_of_the_cross_entropy_knows_that_draws_are_correlated():
     target = toys.conjugate_subsets()
-    sampler = trj.TRJSampler(target, models=trj.CategoricalWeights, seed=3)
+    sampler = trj.TRJSampler(target, models=trj.weights.CategoricalWeights, seed=3)
     sampler.fit(steps=20, pilot=False, audit=False, progress=False)
     result = sampler.run(draws=300, chains=16, progress=False)
     found = result.variational.cross_entropy
@@ -97,7 +102,7 @@ def test_a_space_of_unknown_size():
     gap = tables[0]["probability"].to_numpy() - tables[1]["probability"].to_numpy()
     error = np.hypot(*(t["se"].to_numpy() for t in tables))
     assert np.nanmax(np.abs(gap[1:] / error[1:])) < limit(7)
-    sampler = trj.TRJSampler(target, models=trj.Made, seed=2)
+    sampler = trj.TRJSampler(target, models=trj.weights.Made, seed=2)
     sampler.fit(steps=5, audit=False, progress=False)
     assert len(sampler.variational.probabilities)
 
@@ -105,7 +110,7 @@ def test_a_space_of_unknown_size():
 def test_nothing_to_choose():
     space = trj.Subsets(["a"], of="beta", always=["a"])
     target = trj.Target(space, {"beta": Normal(0.0, 1.0)}, lambda p, active: -p["beta"].sum(-1))
-    sampler = trj.TRJSampler(target, models=trj.Made, seed=0)
+    sampler = trj.TRJSampler(target, models=trj.weights.Made, seed=0)
     sampler.fit(steps=3, audit=False, progress=False)
     assert not sampler.variational.kind  # no q(m) of one model
 
@@ -210,7 +215,9 @@ def test_reweighting_refuses_models_that_had_no_prior(units):
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # 30 draws of 64 chains
 def test_shares_of_weighed_models_carry_the_error_of_what_they_share():
     target = trj.problems.conjugate_selection(p=8, seed=1)
-    sampler = trj.TRJSampler(target, trj.Laplace(target), seed=1)  # models are weighed by a map
+    sampler = trj.TRJSampler(
+        target, trj.transport.LaplaceMap(target), seed=1
+    )  # models are weighed by a map
     result = sampler.run(draws=30, chains=64, progress=False)
     table = result.model_probabilities(full=True)
     weighed = table["combined"].notna()

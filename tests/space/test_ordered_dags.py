@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 def of(d=3, counted="graphs", **settings):
-    return trj.OrderedDags(trj.Dags(list("abcdef")[:d], **settings), prior=counted)
+    return trj.graphs.OrderedDags(trj.graphs.Dags(list("abcdef")[:d], **settings), prior=counted)
 
 
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
@@ -50,10 +50,10 @@ def test_priors_sum_to_one_and_are_drawn_from(name, prior, generator):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_graphs_have_their_prior_or_that_times_the_number_of_orders(name):
-    dags = trj.Dags(list("abc"), **SETTINGS[name])
+    dags = trj.graphs.Dags(list("abc"), **SETTINGS[name])
     models = dags.enumerate()
     for prior in ("graphs", "orders"):
-        space = trj.OrderedDags(dags, prior=prior)
+        space = trj.graphs.OrderedDags(dags, prior=prior)
         p = space.log_prior(space.enumerate()).exp()
         some = p > 0
         which = dags.index(space.masks(space.enumerate()[some]))
@@ -66,7 +66,7 @@ def test_graphs_have_their_prior_or_that_times_the_number_of_orders(name):
 
 
 def test_orders_of_a_graph_are_drawn_as_they_say(generator):
-    dags, n = trj.Dags(list("abcd")), 20_000
+    dags, n = trj.graphs.Dags(list("abcd")), 20_000
     masks = dags.code_of("a->b, a->c, d->c")[None].expand(n, -1)
     order = random_order(masks, generator)
     kinds, counts = order.unique(dim=0, return_counts=True)
@@ -107,9 +107,9 @@ def test_labels_and_files():
 def test_what_can_not_be_is_refused():
     with pytest.raises(TargetError, match='"graphs" or "orders"'):
         of(counted="lehmer")
-    many = trj.Dags([f"x{i}" for i in range(16)], required=[("x0", "x1")])
+    many = trj.graphs.Dags([f"x{i}" for i in range(16)], required=[("x0", "x1")])
     with pytest.raises(TargetError, match="up to 15 nodes"):
-        trj.OrderedDags(many, prior="orders")
+        trj.graphs.OrderedDags(many, prior="orders")
     with pytest.raises(TargetError, match="expected a target over Dags"):
         graphs.ordered(trj.problems.sleep())
 
@@ -143,7 +143,7 @@ def test_evidence_and_edges_are_those_of_sums_over_all_graphs(prior):
 def gradient_scores(target, generator, rounds=1500, n=4):
     """z-scores of gradients of q against the gradient by enumeration over 48 codes."""
     code, log_weight = exact_log_weights(target)
-    weights = trj.Made(target.space, hidden=(8,))
+    weights = trj.weights.Made(target.space, hidden=(8,))
     for _ in range(3):
         draws = weights.sample(64, generator)
         weights.learn(draws, -log_weight[target.space.index(draws)])
@@ -171,7 +171,7 @@ def test_gradients_are_unbiased(prior, generator):
 
 def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
     """The mean of the batch, with the draw itself."""
-    monkeypatch.setattr(trj.Made, "_baseline", lambda self, gain: gain.mean())
+    monkeypatch.setattr(trj.weights.Made, "_baseline", lambda self, gain: gain.mean())
     z = gradient_scores(three(), generator)
     assert float(z.max()) > limit(len(z))
 
@@ -179,7 +179,7 @@ def test_with_a_biased_baseline_the_same_check_fails(generator, monkeypatch):
 @pytest.mark.whole
 @pytest.mark.parametrize("prior", ["graphs", "orders"])
 def test_the_fit_is_near_and_the_run_is_exact(prior):
-    sampler = trj.TRJSampler(three(prior), models=trj.Made, seed=0)
+    sampler = trj.TRJSampler(three(prior), models=trj.weights.Made, seed=0)
     sampler.fit(steps=300, batch=128, progress=False)
     exact = graphs.exact(graphs.bge(data(3), names=list("abc")), orders=prior == "orders")
     bound = sampler.variational.elbo
@@ -199,8 +199,8 @@ def test_weights_of_edges_are_fitted_beside_the_graphs():
     """Linear equations, whose evidence is known."""
     x = data(3, n=30)
     target = graphs.ordered(graphs.network(x, noise=1.0, names=list("abc")))
-    flow = trj.CosmicAutoregressive(target.space, transform="affine", layers=2, blocks=1)
-    sampler = trj.TRJSampler(target, flow, models=trj.Made, seed=0)
+    flow = trj.transport.CosmicAutoregressive(target.space, transform="affine", layers=2, blocks=1)
+    sampler = trj.TRJSampler(target, flow, models=trj.weights.Made, seed=0)
     sampler.fit(steps=1500, batch=256, progress=False)
     exact = graphs.exact(graphs.linear(x, noise=1.0, names=list("abc")))
     bound = sampler.variational.elbo
@@ -214,7 +214,7 @@ def test_weights_of_edges_are_fitted_beside_the_graphs():
 @pytest.mark.parametrize("d", [1, 2])
 def test_few_nodes(d):
     target = graphs.ordered(graphs.target(graphs.bge(data(d), names=list("ab")[:d])))
-    sampler = trj.TRJSampler(target, models=trj.Made, seed=0)
+    sampler = trj.TRJSampler(target, models=trj.weights.Made, seed=0)
     sampler.fit(steps=100, batch=64, progress=False)
     result = sampler.run(draws=100, chains=32, progress=False)
     assert graphs.GraphPosterior(result).masks.shape == (32, 100, d)

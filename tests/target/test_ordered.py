@@ -19,8 +19,8 @@ from trjmcmc.fit.train import train
 from trjmcmc.fit.units import calibrate, unwrap
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
 from trjmcmc.run.maps import check_round_trip, default_map
-from trjmcmc.transport import CosmicFlow, Gaussians, Identity, Mixture
-from trjmcmc.transport import OrderedComponents as Ordered
+from trjmcmc.transport import CosmicFlow, Gaussians, Identity, MixtureOfMaps
+from trjmcmc.transport import SortedComponents as Ordered
 
 SPACE = silent_components().space  # a shared slot, then two coordinates of three components
 
@@ -212,7 +212,7 @@ def test_parameters_keep_their_prior_where_data_say_nothing(generator):
 def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypatch):
     """Many proposals are of gaps that rounding swallows; to call them known is an error."""
     if kind is Clamped:
-        monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
+        monkeypatch.setattr(trj.transport.sorted_components, "KNOWN", math.inf)
     case = cases.silent_components()
     space = case.target.space
     wide = torch.eye(space.n_slots)
@@ -221,7 +221,7 @@ def test_normals_of_wide_gaps_leave_the_prior_as_it_is(kind, generator, monkeypa
     wide[key, key] = 0.5
     spread = torch.stack([torch.eye(space.n_slots), wide]).repeat(4, 1, 1, 1)
     normals = Gaussians(space, torch.zeros(4, 2, space.n_slots), spread)
-    flow = kind(Mixture(normals, log_weights=torch.zeros(1, 2)), by=1)
+    flow = kind(MixtureOfMaps(normals, log_weights=torch.zeros(1, 2)), by=1)
     kernel = Jump(case.target, flow, Fixed(space), rho=0.6, fresh=0.3)
     if kind is Clamped:
         is_caught(kernel, case, generator, chains=20_000)
@@ -258,7 +258,7 @@ def ill_conditioned(space):
     tril = tril * torch.exp(3 * torch.randn(4, 4, 1, shape[-1], generator=generator))
     tril = tril + (10 * torch.randn(*shape, shape[-1], generator=generator)).tril(-1)
     weights = torch.tensor([[0.0, 0.0, 0.0, -math.inf]])
-    return Mixture(
+    return MixtureOfMaps(
         Gaussians(space, 2 * torch.randn(shape, generator=generator), tril),
         None,
         log_weights=weights,
@@ -271,7 +271,7 @@ def test_thin_normals_leave_the_prior_as_it_is(careful, generator, monkeypatch):
     """What rounding hides is out of reach; to state the density of where it fell is an error."""
     if not careful:
         monkeypatch.setattr(trj.transport.mixture, "ASTRAY", math.inf)
-        monkeypatch.setattr(trj.transport.ordered, "KNOWN", math.inf)
+        monkeypatch.setattr(trj.transport.sorted_components, "KNOWN", math.inf)
         monkeypatch.setattr(trj.transport.base, "VAGUE", math.inf)
     target = trj.Target(
         trj.Counts(3, of=("a", "b"), prior=PRIOR),
@@ -368,8 +368,8 @@ def test_it_is_the_default_where_like_components_are_counted():
         {"a": Normal(0.0, 1.0)},
         lambda p, active: (p["a"] * torch.arange(3)).sum(-1),
     )
-    assert isinstance(default_map(uneven, 0), trj.Mixture)
-    assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.Mixture)
+    assert isinstance(default_map(uneven, 0), trj.transport.MixtureOfMaps)
+    assert isinstance(default_map(trj.problems.sinh_arcsinh(), 0), trj.transport.MixtureOfMaps)
 
 
 @torch.no_grad()

@@ -125,7 +125,9 @@ def test_nodes_start_apart(monkeypatch):
 def test_neural_flows_lead_there_and_back_at_eight_deviations(kind, dtype):
     space = mixed_space()
     options = {"layers": 2, "blocks": 1, "hidden": 8, "nodes": 4}
-    flow = shaken(trj.CosmicAutoregressive(space, transform=kind, **options).to(dtype), 0.03)
+    flow = shaken(
+        trj.transport.CosmicAutoregressive(space, transform=kind, **options).to(dtype), 0.03
+    )
     code = space.enumerate()
     for far in (-50.0, -8.0, 8.0, 50.0):
         z = torch.full((len(code), space.n_slots), far, dtype=dtype)
@@ -137,7 +139,7 @@ def test_neural_flows_lead_there_and_back_at_eight_deviations(kind, dtype):
 
 
 def few_units(k, d=2, **options):
-    return trj.CosmicAutoregressive(
+    return trj.transport.CosmicAutoregressive(
         space_of(d), layers=1, blocks=1, hidden=k, activation="relu", residual=False, **options
     )
 
@@ -216,7 +218,9 @@ def test_zuko_flows_either_way(flow, inverse, generator):
     """Standardised units, one density both ways, spares pass."""
     space = mixed_space()
     make = {"NSF": {"hidden_features": (8,)}}.get(flow, {"transforms": 1, "hidden_features": (8,)})
-    maps = trj.PerModel(space, lambda d: getattr(zuko.flows, flow)(d, **make), inverse=inverse)
+    maps = trj.transport.PerModel(
+        space, lambda d: getattr(zuko.flows, flow)(d, **make), inverse=inverse
+    )
     maps = maps.double()
     code = space.enumerate()
     loc = torch.randn(len(code), space.n_slots, generator=generator, dtype=torch.float64)
@@ -236,7 +240,9 @@ def test_zuko_flows_either_way(flow, inverse, generator):
 def test_points_out_of_a_neural_flows_range_are_no_points(inverse, generator):
     """Eight deviations come back; farther out, zuko's search ends at its edge without a word."""
     space = space_of(2)
-    maps = trj.PerModel(space, lambda d: zuko.flows.NAF(d, transforms=1), inverse=inverse).double()
+    maps = trj.transport.PerModel(
+        space, lambda d: zuko.flows.NAF(d, transforms=1), inverse=inverse
+    ).double()
     code = torch.zeros(2, 1, dtype=torch.long)
     there, back = maps.from_reference, maps.to_reference
     if inverse:
@@ -257,7 +263,7 @@ def test_points_out_of_a_neural_flows_range_are_no_points(inverse, generator):
 
 def test_a_map_that_is_no_zuko_flow_is_told_how_to_be_one():
     with pytest.raises(ConfigurationError, match=r"write flow=lambda d: zuko\.flows\.NSF\(d\)"):
-        trj.PerModel(space_of(2), lambda d: torch.nn.Linear(d, d), inverse=True)
+        trj.transport.PerModel(space_of(2), lambda d: torch.nn.Linear(d, d), inverse=True)
 
 
 def evaluations(step, y, monkeypatch):
@@ -297,7 +303,9 @@ def test_plain_sums_give_way_to_logarithms_far_out(dtype, generator, monkeypatch
 def test_the_way_of_an_only_model_is_that_of_many(kind, generator):
     """Nothing to leave out, and one row for the first coordinate: the same map and gradients."""
     options = {"layers": 2, "blocks": 1, "hidden": 8}
-    flow = shaken(trj.CosmicAutoregressive(space_of(3), transform=kind, **options).double(), 0.2)
+    flow = shaken(
+        trj.transport.CosmicAutoregressive(space_of(3), transform=kind, **options).double(), 0.2
+    )
     code = torch.zeros(40, 1, dtype=torch.long)
     theta = torch.randn(40, 3, generator=generator, dtype=torch.float64)
     found = []
@@ -312,4 +320,4 @@ def test_the_way_of_an_only_model_is_that_of_many(kind, generator):
             step.whole = True
     for one, many in zip(*found, strict=True):
         torch.testing.assert_close(one, many)
-    assert not trj.CosmicAutoregressive(mixed_space(), **options).steps[0].whole
+    assert not trj.transport.CosmicAutoregressive(mixed_space(), **options).steps[0].whole

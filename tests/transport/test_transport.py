@@ -21,7 +21,7 @@ from trjmcmc.transport import (
     Gaussian,
     Gaussians,
     Identity,
-    Mixture,
+    MixtureOfMaps,
     StudentT,
     TrainableStudentT,
 )
@@ -52,46 +52,50 @@ def random_affine(space):
     m, d = space.size, space.n_slots
     generator = torch.Generator().manual_seed(0)
     factor = torch.eye(d) + 0.3 * torch.randn(m, d, d, generator=generator).tril()
-    return trj.Affine(space, torch.randn(m, d, generator=generator), factor)
+    return trj.transport.Affine(space, torch.randn(m, d, generator=generator), factor)
 
 
 TRANSPORTS = {
     "identity": Identity,
     "affine": random_affine,
-    "cosmic": lambda s: trj.CosmicFlow(s, layers=4, hidden=(16, 16)),
-    "cosmic without splines": lambda s: trj.CosmicFlow(s, layers=2, hidden=(8,), bins=0),
-    "cosmic without couplings": lambda s: trj.CosmicFlow(s, layers=0),
-    "cosmic, Student-t": lambda s: trj.CosmicFlow(s, layers=3, hidden=(8,), reference=StudentT(4)),
-    "one flow a model": lambda s: trj.PerModel(
+    "cosmic": lambda s: trj.transport.CosmicFlow(s, layers=4, hidden=(16, 16)),
+    "cosmic without splines": lambda s: trj.transport.CosmicFlow(s, layers=2, hidden=(8,), bins=0),
+    "cosmic without couplings": lambda s: trj.transport.CosmicFlow(s, layers=0),
+    "cosmic, Student-t": lambda s: trj.transport.CosmicFlow(
+        s, layers=3, hidden=(8,), reference=StudentT(4)
+    ),
+    "one flow a model": lambda s: trj.transport.PerModel(
         s, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(8,))
     ),
     "moves spares": MovesSpares,
-    "autoregressive": lambda s: trj.CosmicAutoregressive(s, layers=3, blocks=2, hidden=16),
-    "autoregressive splines": lambda s: trj.CosmicAutoregressive(
+    "autoregressive": lambda s: trj.transport.CosmicAutoregressive(
+        s, layers=3, blocks=2, hidden=16
+    ),
+    "autoregressive splines": lambda s: trj.transport.CosmicAutoregressive(
         s, transform="spline", layers=2, blocks=1, hidden=8, bins=4
     ),
-    "autoregressive, Student-t": lambda s: trj.CosmicAutoregressive(
+    "autoregressive, Student-t": lambda s: trj.transport.CosmicAutoregressive(
         s, layers=2, blocks=1, hidden=8, reference=StudentT(4)
     ),
-    "autoregressive: diagonal": lambda s: trj.CosmicAutoregressive(
+    "autoregressive: diagonal": lambda s: trj.transport.CosmicAutoregressive(
         s, transform="diagonal", blocks=1, hidden=8
     ),
-    "autoregressive: dsf": lambda s: trj.CosmicAutoregressive(
+    "autoregressive: dsf": lambda s: trj.transport.CosmicAutoregressive(
         s, transform="dsf", layers=2, blocks=1, hidden=8, nodes=4
     ),
-    "autoregressive: ddsf": lambda s: trj.CosmicAutoregressive(
+    "autoregressive: ddsf": lambda s: trj.transport.CosmicAutoregressive(
         s, transform="ddsf", layers=2, blocks=1, hidden=8, nodes=3, depth=3
     ),
-    "autoregressive, plain conditioner": lambda s: trj.CosmicAutoregressive(
+    "autoregressive, plain conditioner": lambda s: trj.transport.CosmicAutoregressive(
         s, layers=2, blocks=2, hidden=3, activation="relu", residual=False
     ),
-    "one flow a model, turned round": lambda s: trj.PerModel(
+    "one flow a model, turned round": lambda s: trj.transport.PerModel(
         s, lambda d: zuko.flows.NSF(d, transforms=2, hidden_features=(8,)), inverse=True
     ),
-    "conditional RealNVP": lambda s: trj.ConditionalRealNVP(s, layers=3, hidden=(16,)),
-    "conditional RealNVP, bent": lambda s: trj.ConditionalRealNVP(s, layers=1, loft=0.5),
-    "RealNVP": lambda s: trj.RealNVP(s, layers=3, hidden=(16,)),
-    "RealNVP, bent": lambda s: trj.RealNVP(s, layers=2, hidden=(8,), loft=0.5),
+    "conditional RealNVP": lambda s: trj.transport.ConditionalRealNVP(s, layers=3, hidden=(16,)),
+    "conditional RealNVP, bent": lambda s: trj.transport.ConditionalRealNVP(s, layers=1, loft=0.5),
+    "RealNVP": lambda s: trj.transport.RealNVP(s, layers=3, hidden=(16,)),
+    "RealNVP, bent": lambda s: trj.transport.RealNVP(s, layers=2, hidden=(8,), loft=0.5),
 }
 
 
@@ -99,7 +103,7 @@ MIXTURES = {
     "base of normals": shaken_mixture,
     "Student-t": lambda s: shaken_mixture(s, reference=StudentT(4)),
     "of flows": lambda s: shaken_mixture(s, outer=False),
-    "of autoregressive flows": lambda s: trj.Mixture(
+    "of autoregressive flows": lambda s: trj.transport.MixtureOfMaps(
         [autoregressive(s, k) for k in KINDS if k != "ddsf"]
     ),
 }
@@ -129,9 +133,12 @@ def test_mixtures(name, space_name, generator):
 
 def test_a_mixture_refuses_maps_that_move_spares():
     space = mixed_space()
-    for arguments in (([MovesSpares(space)],), ([trj.CosmicFlow(space)], MovesSpares(space))):
+    for arguments in (
+        ([MovesSpares(space)],),
+        ([trj.transport.CosmicFlow(space)], MovesSpares(space)),
+    ):
         with pytest.raises(ConfigurationError, match="spare coordinates"):
-            trj.Mixture(*arguments)
+            trj.transport.MixtureOfMaps(*arguments)
 
 
 def test_a_mixture_normalises_and_its_choices_have_their_weights(generator):
@@ -244,7 +251,7 @@ AUTOREGRESSIVE = KINDS[:4]
 def autoregressive(space, transform, **options):
     """A small one in double precision, every parameter moved."""
     options = {"layers": 1, "blocks": 2, "hidden": 16} | options
-    flow = trj.CosmicAutoregressive(space, transform=transform, **options).double()
+    flow = trj.transport.CosmicAutoregressive(space, transform=transform, **options).double()
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for p in flow.parameters():
@@ -254,8 +261,8 @@ def autoregressive(space, transform, **options):
 
 @pytest.mark.parametrize(
     "flow",
-    [trj.CosmicFlow, trj.ConditionalRealNVP, trj.RealNVP]
-    + [partial(trj.CosmicAutoregressive, transform=kind) for kind in KINDS],
+    [trj.transport.CosmicFlow, trj.transport.ConditionalRealNVP, trj.transport.RealNVP]
+    + [partial(trj.transport.CosmicAutoregressive, transform=kind) for kind in KINDS],
     ids=str,
 )
 @pytest.mark.parametrize("space_name", SPACES)
@@ -274,7 +281,7 @@ def test_flows_start_as_the_identity(space_name, flow):
 def test_a_conditional_realnvp_moves_all_coordinates_in_turn(generator):
     """Halves change places; spare coordinates move as well, as its source has it."""
     space = subset_space()
-    flow = trj.ConditionalRealNVP(space, layers=2, hidden=(8,)).double()
+    flow = trj.transport.ConditionalRealNVP(space, layers=2, hidden=(8,)).double()
     with torch.no_grad():
         for net in flow.nets:
             net[-1].bias.fill_(0.5)
@@ -284,9 +291,9 @@ def test_a_conditional_realnvp_moves_all_coordinates_in_turn(generator):
     assert bool((x != z).all())
     assert bool((~space.active(code)).any())
     with pytest.raises(ConfigurationError, match="layers"):
-        trj.ConditionalRealNVP(space, layers=-1)
+        trj.transport.ConditionalRealNVP(space, layers=-1)
     with pytest.raises(ConfigurationError, match="loft > 0"):
-        trj.RealNVP(space, loft=0.0)
+        trj.transport.RealNVP(space, loft=0.0)
 
 
 def seen(flow, code):
@@ -377,7 +384,7 @@ def test_a_reversal_is_its_own_inverse_and_leaves_spares(space_name):
 def test_autoregressive_flows_of_nothing(kind):
     """No coordinates at all, no chains, and only a model without coordinates in the batch."""
     empty = trj.Target([trj.Model("a", {}, lambda p: torch.zeros(1))]).space
-    flow = trj.CosmicAutoregressive(empty, transform=kind)
+    flow = trj.transport.CosmicAutoregressive(empty, transform=kind)
     code = torch.zeros(3, 1, dtype=torch.long)
     for direction in (flow.from_reference, flow.to_reference):
         x, ladj = direction(torch.zeros(3, 0), code)
@@ -417,7 +424,9 @@ GAPS = {
 def test_autoregressive_flows_learn_and_sample(kind):
     """Reverse KL comes near the exact bound, log p(m); jumps through the map are exact."""
     target = trj.problems.sinh_arcsinh()
-    flow = trj.CosmicAutoregressive(target.space, transform=kind, layers=2, blocks=1, hidden=24)
+    flow = trj.transport.CosmicAutoregressive(
+        target.space, transform=kind, layers=2, blocks=1, hidden=24
+    )
     codes = target.space.enumerate()
     exact = target.space.log_prior(codes).tolist()
     before = [elbo(target, flow, code) for code in codes]
@@ -441,7 +450,7 @@ def test_autoregressive_flows_learn_and_sample(kind):
 
 def test_each_layer_splits_the_active_coordinates_evenly():
     space = trj.Subsets(list("abcdefg"), of="w").bind(torch.arange(7))
-    flow = trj.CosmicFlow(space, layers=6)
+    flow = trj.transport.CosmicFlow(space, layers=6)
     active, _, a, b = flow._masks(space.enumerate())
     assert torch.equal(a + b, active.expand_as(a))
     assert bool(((a.sum(-1) - b.sum(-1)).abs() <= 1).all())
@@ -529,7 +538,7 @@ def test_degrees_of_freedom_are_learned_from_draws_and_by_reverse_kl(generator):
 
 def test_a_student_map_counts_its_density_right(generator):
     space = toys.gaussians().space
-    flow = trj.CosmicFlow(space, reference=StudentT(3))
+    flow = trj.transport.CosmicFlow(space, reference=StudentT(3))
     z = torch.tensor([[0.5, 1.0, 2.0]])
     expected = torch.distributions.StudentT(3.0).log_prob(z[0, 0])
     assert float(
@@ -540,37 +549,61 @@ def test_a_student_map_counts_its_density_right(generator):
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda s: trj.CosmicFlow(s, layers=-1), ConfigurationError, "layers=-1"),
-        (lambda s: trj.CosmicFlow(s, bins=1), ConfigurationError, "bins=1"),
-        (lambda s: trj.CosmicFlow(s, clip=0.0), ConfigurationError, "must be positive"),
+        (lambda s: trj.transport.CosmicFlow(s, layers=-1), ConfigurationError, "layers=-1"),
+        (lambda s: trj.transport.CosmicFlow(s, bins=1), ConfigurationError, "bins=1"),
+        (lambda s: trj.transport.CosmicFlow(s, clip=0.0), ConfigurationError, "must be positive"),
         (
-            lambda s: trj.CosmicAutoregressive(s, transform="cubic"),
+            lambda s: trj.transport.CosmicAutoregressive(s, transform="cubic"),
             ConfigurationError,
             r"transform: expected one of \['affine', 'spline'.*got 'cubic'",
         ),
         (
-            lambda s: trj.CosmicAutoregressive(s, layers=0),
+            lambda s: trj.transport.CosmicAutoregressive(s, layers=0),
             ConfigurationError,
             r"layers, hidden >= 1, .*expected, got layers=0",
         ),
-        (lambda s: trj.CosmicAutoregressive(s, blocks=-1), ConfigurationError, "blocks=-1"),
-        (lambda s: trj.CosmicAutoregressive(s, hidden=0), ConfigurationError, "hidden=0"),
-        (lambda s: trj.CosmicAutoregressive(s, bins=1), ConfigurationError, "bins >= 2.*bins=1"),
-        (lambda s: trj.CosmicAutoregressive(s, bound=0.0), ConfigurationError, "must be positive"),
-        (lambda s: trj.CosmicAutoregressive(s, clip=-1.0), ConfigurationError, "must be positive"),
         (
-            lambda s: trj.CosmicAutoregressive(s, activation="tanh"),
+            lambda s: trj.transport.CosmicAutoregressive(s, blocks=-1),
+            ConfigurationError,
+            "blocks=-1",
+        ),
+        (lambda s: trj.transport.CosmicAutoregressive(s, hidden=0), ConfigurationError, "hidden=0"),
+        (
+            lambda s: trj.transport.CosmicAutoregressive(s, bins=1),
+            ConfigurationError,
+            "bins >= 2.*bins=1",
+        ),
+        (
+            lambda s: trj.transport.CosmicAutoregressive(s, bound=0.0),
+            ConfigurationError,
+            "must be positive",
+        ),
+        (
+            lambda s: trj.transport.CosmicAutoregressive(s, clip=-1.0),
+            ConfigurationError,
+            "must be positive",
+        ),
+        (
+            lambda s: trj.transport.CosmicAutoregressive(s, activation="tanh"),
             ConfigurationError,
             r"activation: expected one of \['silu', 'relu', 'elu'\], got 'tanh'",
         ),
         (
-            lambda s: trj.CosmicAutoregressive(s, transform="dsf", nodes=0),
+            lambda s: trj.transport.CosmicAutoregressive(s, transform="dsf", nodes=0),
             ConfigurationError,
             "nodes and depth must be positive, got 0, 2",
         ),
-        (lambda s: trj.CosmicAutoregressive(s, depth=0), ConfigurationError, "got 8, 0"),
-        (lambda s: trj.Affine(s, torch.zeros(2, 2)), ShapeError, r"loc: expected shape \(4, 6\)"),
-        (lambda s: trj.PerModel(s, lambda d: torch.nn.Linear(d, d)), ConfigurationError, "turn"),
+        (lambda s: trj.transport.CosmicAutoregressive(s, depth=0), ConfigurationError, "got 8, 0"),
+        (
+            lambda s: trj.transport.Affine(s, torch.zeros(2, 2)),
+            ShapeError,
+            r"loc: expected shape \(4, 6\)",
+        ),
+        (
+            lambda s: trj.transport.PerModel(s, lambda d: torch.nn.Linear(d, d)),
+            ConfigurationError,
+            "turn",
+        ),
         (lambda s: StudentT(0), ConfigurationError, "df: expected a positive integer, got 0"),
         (lambda s: TrainableStudentT(2, 1.0), ConfigurationError, "df: expected more than 1"),
     ],
@@ -591,7 +624,7 @@ def test_normals_of_no_weight_are_never_chosen(generator):
             break
     else:
         raise AssertionError("no weights fell short")
-    flow = Mixture(
+    flow = MixtureOfMaps(
         Gaussians(
             space,
             torch.arange(24.0)[None, :, None].expand(2, -1, 2),
@@ -670,13 +703,13 @@ def test_components_share_the_reference_of_the_first_and_need_no_points(generato
     space = trj.problems.sinh_arcsinh().space
     maps = [Identity(space, StudentT(3)), NotOfNothing(space, Gaussian())]
     log_weights = torch.tensor([[0.0, -math.inf]])
-    flow = Mixture(maps, log_weights=log_weights)
+    flow = MixtureOfMaps(maps, log_weights=log_weights)
     code = torch.ones(10, 1, dtype=torch.long)
     z = flow.reference.sample((10, flow.space.n_slots), generator, torch.float32)
     x, log_q = flow.push(z, code)
     assert torch.allclose(log_q, StudentT(3).log_prob(z[:, :2]).sum(-1), atol=1e-5)
     assert torch.allclose(flow.pull(x, code, generator)[0][:, :2], z[:, :2])
-    both = Mixture(maps).log_prob(x, code)
+    both = MixtureOfMaps(maps).log_prob(x, code)
     assert torch.allclose(both, log_q, atol=1e-5)  # the same map twice, and the same reference
-    whole = Mixture([Identity(space), Identity(space)])
+    whole = MixtureOfMaps([Identity(space), Identity(space)])
     assert whole.push(z[:0], code[:0])[0].shape == (0, 2)

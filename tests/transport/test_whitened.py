@@ -21,7 +21,7 @@ def random_tables(space, upper, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_there_and_back_with_the_right_determinant(upper, dtype):
     space = trj.problems.variable_selection(3).space
-    flow = trj.CosmicFlow(space, layers=2, hidden=(8,), seed=1)
+    flow = trj.transport.CosmicFlow(space, layers=2, hidden=(8,), seed=1)
     for p in flow.parameters():
         torch.nn.init.normal_(p, std=0.1, generator=torch.Generator().manual_seed(2))
     made = Whitened(flow, *random_tables(space, upper, dtype)).to(dtype)
@@ -48,7 +48,7 @@ def test_there_and_back_with_the_right_determinant(upper, dtype):
 
 def test_what_it_refuses():
     space = trj.problems.sinh_arcsinh().space
-    flow = trj.CosmicFlow(space, layers=2, hidden=(4,))
+    flow = trj.transport.CosmicFlow(space, layers=2, hidden=(4,))
     loc, factor = random_tables(space, False, torch.float32)
     with pytest.raises(ShapeError, match="loc"):
         Whitened(flow, loc[:1], factor)

@@ -17,8 +17,8 @@ from trjmcmc.validation import joint, ratios
 from trjmcmc.validation.asked import Asked
 from trjmcmc.validation.joint import check_joint
 from trjmcmc.validation.ratios import check_ratios
-from trjmcmc.validation.remake import Simulated
-from trjmcmc.validation.repeat import Given
+from trjmcmc.validation.remake import Simulation
+from trjmcmc.validation.repeat import Setup
 from trjmcmc.validation.repeats import finished
 from trjmcmc.validation.validate import judge
 
@@ -33,7 +33,7 @@ def against_simulator(fault):
     target = faults.line(faults.data(), fault)
     generator = torch.Generator().manual_seed(5)
     simulator = Simulator(target, faults.simulate)
-    return check_ratios(Simulated(target, simulator, lambda y: faults.line(y, fault), generator))
+    return check_ratios(Simulation(target, simulator, lambda y: faults.line(y, fault), generator))
 
 
 def test_a_right_likelihood_agrees_with_its_simulator(few):
@@ -61,7 +61,7 @@ def test_a_prior_in_the_likelihood_is_named(monkeypatch):
 
 
 def calibrated(make, simulate, target, repeats=60):
-    given = Given(target, make, simulate, {}, Resampler, {}, 7)
+    given = Setup(target, make, simulate, {}, Resampler, {}, 7)
     rows = list(finished(given, list(range(repeats)), None, lambda: False))
     return judge(Asked(), rows, repeats, 7)
 
@@ -96,7 +96,7 @@ def test_parameters_and_data_in_turn_keep_the_prior_of_a_right_model_alone(monke
         target = faults.line(faults.data(), fault)
         generator = torch.Generator().manual_seed(8)
         make = lambda y, fault=fault: faults.line(y, fault)  # noqa: E731
-        found = check_joint(Simulated(target, Simulator(target, faults.simulate), make, generator))
+        found = check_joint(Simulation(target, Simulator(target, faults.simulate), make, generator))
         assert found if fault else not any(d.grave for d in found), found
 
 

@@ -1,8 +1,8 @@
 """Variational answers: q(theta | m) by name, fitted, weighed and judged."""
 
+from ..result.variational import Variational
 from .families import FAMILIES, NAMES
 from .policy import ApproximationPolicy
-from .population import Population
 from .variational import variational
 
-__all__ = ["FAMILIES", "NAMES", "ApproximationPolicy", "Population", "variational"]
+__all__ = ["FAMILIES", "NAMES", "ApproximationPolicy", "Variational", "variational"]

@@ -17,7 +17,7 @@ from ..pilot.parts import Part
 from ..pilot.report import LOST_NATS
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
 
 LIGHT = 0.01  # mass of a posterior that climbs may find and q may lack
@@ -27,7 +27,7 @@ RAREST = math.log(1e-4)  # weight of a normal that is left out
 APART = 4.0  # standard deviations of a squared length by which normals of climbs differ
 
 
-class Climbs:
+class ClimbsByModel:
     """Climbs of each model, made when they are first asked for.
 
     Arguments:
@@ -55,7 +55,7 @@ class Climbs:
                 found.append(None)
         return found
 
-    def distinct(self, parts: Sequence[Part] = ()) -> Mixture:
+    def distinct(self, parts: Sequence[Part] = ()) -> MixtureOfMaps:
         """Normals of climbs that ended in different places, and of parts found by other means."""
         each = []
         for m, found in enumerate(self.found):
@@ -76,7 +76,7 @@ class Climbs:
         for i, normals in enumerate(each):
             for k, (log_w, centre, factor) in enumerate(normals):
                 loc[i, k], tril[i, k], log_weights[i, k] = centre, factor, log_w
-        made = Mixture(Gaussians(self.target.space, loc, tril), log_weights=log_weights)
+        made = MixtureOfMaps(Gaussians(self.target.space, loc, tril), log_weights=log_weights)
         return made.requires_grad_(False).to(self.target.device, self.target.dtype)
 
     def _normal_of(self, part: Part, m: int) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -16,7 +16,7 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.whitened import Whitened
 from .policy import ApproximationPolicy
-from .population import Population
+from .population import PopulationMonteCarlo
 
 
 def nearly_exact(
@@ -28,9 +28,9 @@ def nearly_exact(
 ) -> tuple[Pool, bool]:
     """Draws of all models that maps may learn from, and whether they are nearly the posterior's.
 
-    In few coordinates they are those of :class:`Population`, brought to equal weights: a hundred
-    times as many as a pilot run has, and without its errors in the masses of modes. A model whose
-    weights are too uneven for that keeps the draws of the pilot run.
+    In few coordinates they are those of :class:`PopulationMonteCarlo`, brought to equal weights: a
+    hundred times as many as a pilot run has, and without its errors in the masses of modes. A
+    model whose weights are too uneven for that keeps the draws of the pilot run.
 
     Arguments:
         target: The target; no gradients are asked for.
@@ -43,7 +43,7 @@ def nearly_exact(
     few = int(target.space.active(audit.code).sum(-1).max()) <= policy.most_normal_coordinates
     if not few or most < policy.first_round * len(audit.code):
         return rough, False
-    population = Population(target, audit, generator, policy)
+    population = PopulationMonteCarlo(target, audit, generator, policy)
     population.run(most)
     parts: list[Pool] = []
     better = True

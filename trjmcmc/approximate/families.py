@@ -18,7 +18,7 @@ from ..transport.affine import Affine
 from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Bijection, Transport
 from ..transport.cosmic import CosmicFlow
-from ..transport.laplace import Laplace
+from ..transport.laplace import LaplaceMap
 from ..transport.per_model import PerModel
 from ..transport.whitened import Whitened
 from .policy import ApproximationPolicy
@@ -51,7 +51,7 @@ class Start:
         if self.loc is not None and self.factor is not None:
             return Whitened(flow, self.loc, self.factor)
         if self.target.differentiable and self.target.dim > 0:
-            return Laplace(self.target, flow)
+            return LaplaceMap(self.target, flow)
         return flow
 
 
@@ -91,7 +91,7 @@ def _autoregressive(start: Start, *, usual: Mapping[str, Any], **options: Any) -
 FAMILIES: dict[str, Callable[..., Transport]] = {
     "mean-field": _mean_field,
     "full-rank": _full_rank,
-    "laplace": lambda start, **options: Laplace(start.target, **options),
+    "laplace": lambda start, **options: LaplaceMap(start.target, **options),
     "coupling": _coupling,
     "spline": partial(
         _autoregressive, usual={"transform": "spline", "layers": 2, "blocks": 2, "bins": 16}

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from ..transport.base import Bijection, Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
 from ..transport.whitened import Whitened
 
 
-def flow_over(normals: Mixture, flow: Bijection, active: Tensor) -> Transport:
+def flow_over(normals: MixtureOfMaps, flow: Bijection, active: Tensor) -> Transport:
     """Normals in coordinates in which each model has unit covariance, and a flow over them.
 
     Arguments:
@@ -32,7 +32,7 @@ def flow_over(normals: Mixture, flow: Bijection, active: Tensor) -> Transport:
     used = active[:, :, None] & active[:, None, :]
     outer = Whitened(flow, loc, torch.linalg.cholesky(torch.where(used, covariance, eye)))
     inverse = outer.inverse[:, None]
-    made = Mixture(
+    made = MixtureOfMaps(
         Gaussians(normals.space, (inverse @ gap[..., None])[..., 0], inverse @ parts.tril),
         outer,
         log_weights=log_weights,

@@ -13,7 +13,7 @@ from ..kernel.base import Kernel, State, start
 from ..kernel.inside.hmc import HMC
 from ..target.target import Target
 from ..transport.base import Bijection, Identity, Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
 from .policy import ApproximationPolicy
 
@@ -233,7 +233,7 @@ def eye_like(matrix: Tensor) -> Tensor:
 
 def can_be_followed(transport: Transport) -> bool:
     """Whether an affine map can follow a map."""
-    if isinstance(transport, Mixture):
+    if isinstance(transport, MixtureOfMaps):
         return transport.outer is not None
     return isinstance(transport, Bijection) and transport.spares_pass
 
@@ -245,11 +245,11 @@ def followed(transport: Transport, loc: Tensor, factor: Tensor) -> Transport:
         transport: One that :func:`can_be_followed`.
         loc, factor: Of x -> loc + factor x, shapes (M, D) and (M, D, D).
     """
-    if isinstance(transport, Mixture):
+    if isinstance(transport, MixtureOfMaps):
         assert transport.outer is not None
         outer = Whitened(transport.outer, loc, factor)
         log_weights = transport.log_weights.detach()
-        made = Mixture(transport.components, outer, log_weights=log_weights)
+        made = MixtureOfMaps(transport.components, outer, log_weights=log_weights)
         made.log_weights.requires_grad_(transport.log_weights.requires_grad)
         return made.to(loc)
     assert isinstance(transport, Bijection)

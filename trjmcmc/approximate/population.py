@@ -11,7 +11,7 @@ from ..estimate.importance import pareto_smoothed
 from ..pilot.audit import Audit
 from ..promises import PARETO_K_RELIABLE
 from ..target.target import Target
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.normals import NormalMixture
 from ..transport.parts import Gaussians
 from .policy import ApproximationPolicy
@@ -29,7 +29,7 @@ JUDGES = 4000  # draws of the pilot run that choose the number of normals at fir
 HELD_OUT = 0.2  # share of weighted draws that do later
 
 
-class Population:
+class PopulationMonteCarlo:
     """Mixtures of normals of each model of a small space, in few dimensions.
 
     Normals are fitted to draws of a pilot run, as many as predict its held-out draws best; then,
@@ -74,7 +74,7 @@ class Population:
         smooth, k = pareto_smoothed(log_w)
         return (x, smooth, log_joint) if k < PARETO_K_RELIABLE else None
 
-    def run(self, most: float = math.inf) -> Mixture:
+    def run(self, most: float = math.inf) -> MixtureOfMaps:
         """The rounds, with at most so many evaluations; models share them alike."""
         each = most / len(self.codes)
         for m, slots in enumerate(self.slots):
@@ -82,7 +82,7 @@ class Population:
                 self._adapt(m, each)
         return self.map()
 
-    def map(self) -> Mixture:
+    def map(self) -> MixtureOfMaps:
         """The mixtures as a map."""
         all_normals = [_with_tails(n, self.policy) for n in self.normals]
         d, k = self.target.dim, max(len(n.weight) for n in all_normals)
@@ -96,7 +96,7 @@ class Population:
             loc[m, :n, slots] = normals.mean
             tril[m, :n, slots[:, None], slots] = normals.factor
         parts = Gaussians(self.target.space, loc, tril)
-        found = Mixture(parts, log_weights=log_weights).requires_grad_(False)
+        found = MixtureOfMaps(parts, log_weights=log_weights).requires_grad_(False)
         return found.to(self.target.device, self.target.dtype)
 
     # ---- one model ----------------------------------------------------------------------------

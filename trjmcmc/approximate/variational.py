@@ -26,8 +26,8 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
+from .family_fit import OBJECTIVES, FamilyFit
 from .policy import ApproximationPolicy
-from .recipe import OBJECTIVES, Recipe
 
 FOUND_STEPS = 2000  # that q(m) learns in where the map has nothing to learn
 
@@ -89,9 +89,10 @@ def variational(
     Arguments:
         target: The target.
         family: One of the above.
-        models: Of a large space, the distribution q(m), such as ``trj.MeanField`` or ``trj.Made``
-            (the default): a :class:`~trjmcmc.ModelWeights`, or a function that makes one of
-            the space. In a small space q(m) is the best one given the map.
+        models: Of a large space, the distribution q(m), such as ``trj.weights.MeanField`` or
+            ``trj.weights.Made`` (the default): a :class:`~trjmcmc.weights.ModelWeights`, or a
+            function that makes one of the space. In a small space q(m) is the best one given the
+            map.
         objective: ``"cover, then polish"``; ``"cover"``, the divergence KL(p | q) of tempered
             draws alone; ``"reverse"``, KL(q | p) alone.
         gradient: ``"path"`` or ``"total"`` derivatives of reverse KL, see
@@ -146,7 +147,7 @@ def variational(
     generator = torch.Generator(target.device).manual_seed(seed)
     with target.counted_in(account):
         if target.space.few and models is None:
-            recipe = Recipe(
+            recipe = FamilyFit(
                 target,
                 family,
                 objective=objective,
@@ -182,7 +183,7 @@ def variational(
     return answer
 
 
-def _of_few(recipe: Recipe, n: int) -> Variational:
+def _of_few(recipe: FamilyFit, n: int) -> Variational:
     """Fit a small space, and ask the audit."""
     transport = recipe.run()
     target = recipe.target

@@ -51,7 +51,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Part:
+class Group:
     """Quantities that exist in the same draws.
 
     Attributes:
@@ -245,14 +245,14 @@ class Convergence:
         shown = min(len(self.labels), round(1 / LISTED_SHARE))
         return 1 + shown + self.draws.theta.shape[2] * shown
 
-    def parts(self, chains: slice, step: int) -> Iterator[Part]:
+    def parts(self, chains: slice, step: int) -> Iterator[Group]:
         """Quantities of every ``step``-th draw of some chains."""
         code = self.draws.code[:, ::step][chains]
         theta = self.draws.theta[:, ::step][chains].double().numpy()
         height = self.draws.log_joint[:, ::step][chains].double().numpy()[..., None]
         model = self.indicator.place[:, ::step][chains]
         everywhere = np.ones(model.shape, dtype=bool)
-        yield Part(EVERY, ["log joint"], height, everywhere)
+        yield Group(EVERY, ["log joint"], height, everywhere)
         if self.space.counts:
             yield from self._components(self.space, code, theta)
             return
@@ -263,33 +263,33 @@ class Convergence:
                 break  # the most frequent come first
             slots = self.space.active(self.space.code_of(label)[None])[0].numpy()
             names = ["log joint", *(n for n, on in zip(self.names, slots, strict=True) if on)]
-            yield Part(label, names, np.concatenate([height, theta[..., slots]], 2), inside)
+            yield Group(label, names, np.concatenate([height, theta[..., slots]], 2), inside)
             if not inside.all():
-                yield Part(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
+                yield Group(EVERY, [IN + label], inside[..., None] * 1.0, everywhere)
             rest = rest & ~inside
         if rest.mean() > LISTED_SHARE:
-            yield Part(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
+            yield Group(EVERY, [IN + REST], rest[..., None] * 1.0, everywhere)
             yield from self._by_slot(code, theta, rest)
         if self.space.has_named_items:
             on = self.space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
-            yield Part(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
+            yield Group(EVERY, [INCLUDES + n for n in self.space.names], on * 1.0, everywhere)
 
-    def _by_slot(self, code: torch.Tensor, theta: Array, inside: Mask) -> Iterator[Part]:
+    def _by_slot(self, code: torch.Tensor, theta: Array, inside: Mask) -> Iterator[Group]:
         """Coordinates of some draws, wherever they are in use."""
         active = self.space.active(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
         for slot, name in enumerate(self.names):
             here = inside & active[..., slot]
             if here.mean() > LISTED_SHARE:
-                yield Part(REST, [name], theta[..., slot : slot + 1], here)
+                yield Group(REST, [name], theta[..., slot : slot + 1], here)
 
-    def _components(self, space: Space, code: torch.Tensor, theta: Array) -> Iterator[Part]:
+    def _components(self, space: Space, code: torch.Tensor, theta: Array) -> Iterator[Group]:
         """Numbers of components, what they have in common, and the ends of what they have not."""
         everywhere = np.ones(theta.shape[:2], dtype=bool)
         there = space.items(code.flatten(0, 1)).view(*code.shape[:2], -1).numpy()
         shared = np.ones(theta.shape[2], dtype=bool)
         for place, kind in enumerate(space.kinds):
             of = kind.name if len(space.kinds) > 1 else "components"
-            yield Part(EVERY, [f"number of {of}"], code[..., [place]].double().numpy(), everywhere)
+            yield Group(EVERY, [f"number of {of}"], code[..., [place]].double().numpy(), everywhere)
             slots = space.slots_of(kind).numpy()
             shared[slots.ravel()] = False
             on: Mask = there[..., kind.items]
@@ -304,7 +304,7 @@ class Convergence:
             ]
             names = [self.names[s].partition("[")[0] for s in slots[0]]
             titles = [f"{word} {n}" for word in ("smallest", "mean", "largest") for n in names]
-            yield Part(EVERY, titles, np.concatenate(ends, 2), some)
+            yield Group(EVERY, titles, np.concatenate(ends, 2), some)
         if shared.any():
             names = [n for n, mine in zip(self.names, shared, strict=True) if mine]
-            yield Part(EVERY, names, theta[..., shared], everywhere)
+            yield Group(EVERY, names, theta[..., shared], everywhere)

@@ -57,7 +57,7 @@ class Doubt:
         return f"{self.subject!r} ({self.words})"
 
 
-class Kind(NamedTuple):
+class Phrase(NamedTuple):
     """How doubts of a kind are said aloud.
 
     Attributes:
@@ -72,44 +72,44 @@ class Kind(NamedTuple):
 
 
 KINDS = {  # the gravest first
-    "capture": Kind(
+    "capture": Phrase(
         DisagreementWarning,
         "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
         "Every number may be wrong.",
     ),
-    "chains": Kind(
+    "chains": Phrase(
         ConvergenceWarning,
         "the run has not converged: {}. Standard errors are wide, or NaN where they cannot be "
         "estimated; see convergence().",
     ),
-    "until": Kind(ConvergenceWarning, "until was not reached: {}."),
-    "halves": Kind(
+    "until": Phrase(ConvergenceWarning, "until was not reached: {}."),
+    "halves": Phrase(
         CoverageWarning,
         "the pilot run contradicts itself: {}. It may have lost a mode.",
     ),
-    "coverage": Kind(
+    "coverage": Phrase(
         CoverageWarning,
         "the map misses a part of the posterior of {}. Evidences and draws of the map alone are "
         "wrong there; the chains may be right.",
     ),
-    "evidences": Kind(
+    "evidences": Phrase(
         CoverageWarning,
         "log evidences by the map are not those of the audit: {}; see audit().",
     ),
-    "search": Kind(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
-    "limit": Kind(LimitWarning, "a count has run into its limit: {}."),
-    "rounding": Kind(PrecisionWarning, "rounding changes log densities {}."),
-    "resolution": Kind(
+    "search": Phrase(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
+    "limit": Phrase(LimitWarning, "a count has run into its limit: {}."),
+    "rounding": Phrase(PrecisionWarning, "rounding changes log densities {}."),
+    "resolution": Phrase(
         PrecisionWarning,
         "rounding decides: {}. Probabilities of these models are not to be trusted.",
     ),
-    "overflow": Kind(ConvergenceWarning, "{}, and counted as impossible."),
-    "answer": Kind(ConvergenceWarning, "variational answer: {}.", alone=True),
-    "prior": Kind(
+    "overflow": Phrase(ConvergenceWarning, "{}, and counted as impossible."),
+    "answer": Phrase(ConvergenceWarning, "variational answer: {}.", alone=True),
+    "prior": Phrase(
         ConvergenceWarning,
         "reweighting leaves {}: the new prior is too far from the old one.",
     ),
-    "routes": Kind(
+    "routes": Phrase(
         DisagreementWarning,
         "routes to the evidences disagree: {}. The combined errors include the difference; see "
         "evidence().",
@@ -139,7 +139,7 @@ def messages(doubts: Sequence[Doubt]) -> list[tuple[str, type[Warning]]]:
     return found
 
 
-def _sentence(kind: Kind, doubts: Sequence[Doubt]) -> str:
+def _sentence(kind: Phrase, doubts: Sequence[Doubt]) -> str:
     """What is wrong, of a kind."""
     each = list(dict.fromkeys(map(str, doubts)))
     each = [*each[:NAMED], *([f"and {len(each) - NAMED} more"] if len(each) > NAMED else [])]

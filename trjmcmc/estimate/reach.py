@@ -11,7 +11,7 @@ from torch import Tensor
 from ..promises import PARETO_K_RELIABLE
 from ..target.target import Target
 from ..transport.base import Bijection, Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.reference import Extended, Gaussian
 from .estimate import Estimate
 from .importance import CHUNK, EVEN, pareto_k
@@ -120,7 +120,7 @@ def far_draws(
             z = transport.reference.sample((size, target.dim), generator, target.dtype)
             z[:, slots] = _further(z[:, slots], generator)
             theta, log_q = transport.push(z, codes)
-            if isinstance(transport, Mixture):
+            if isinstance(transport, MixtureOfMaps):
                 each = transport.log_shares(z, codes, lambda z: _log_ratio(z[:, slots]))
                 log_ratio = each.logsumexp(1)
             else:
@@ -133,7 +133,7 @@ def far_draws(
 
 
 def _has_normal_reference(transport: Transport) -> bool:
-    if isinstance(transport, Mixture):
+    if isinstance(transport, MixtureOfMaps):
         inner = transport.reference.inner if isinstance(transport.reference, Extended) else None
         few = transport.components.number <= MOST_PARTS
         return few and isinstance(inner, Gaussian) and inner.scale == 1

@@ -15,7 +15,7 @@ from ..pilot.modes import Modes, mode_map
 from ..space.base import Space
 from ..target.resolution import resolved
 from ..target.target import Target
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from .climbs import Climbs, Posterior
 
 ENOUGH = 0.01  # nats: refinements that gain less are the last
@@ -172,7 +172,7 @@ def pathfinder(
     )
 
 
-def pathfinder_map(space: Space, found: Sequence[Pathfinder]) -> Mixture:
+def pathfinder_map(space: Space, found: Sequence[Pathfinder]) -> MixtureOfMaps:
     """A map of the normals of each model, all equally probable.
 
     Its draws are weighed by the density of the whole mixture. Multi-path Pathfinder weighs each

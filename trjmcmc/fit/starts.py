@@ -139,4 +139,4 @@ def keep_better(transport: Transport, tried: Sequence[Transport], bounds: Tensor
         for model, k in enumerate(bounds.argmax(0).tolist()):
             each = tried[k]
             assert isinstance(each, PerModel)
-            transport.take(model, each)
+            transport.copy_map(model, each)

@@ -21,7 +21,7 @@ from ..promises import MODELS_ONE_BY_ONE
 from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Standardisable, Transport
-from ..transport.laplace import Laplace
+from ..transport.laplace import LaplaceMap
 from ..weights.base import ModelWeights
 from .fitted import Fitted
 from .locate import DRAWS, ITERATIONS, located
@@ -69,7 +69,8 @@ class Trainer:
         pilot: The pilot runs, which owe nothing to the map.
 
     Example:
-        >>> from trjmcmc import CosmicFlow, problems
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.transport import CosmicFlow
         >>> target = problems.sinh_arcsinh()
         >>> flow = CosmicFlow(target.space, seed=1)
         >>> trainer = Trainer(target, flow, torch.Generator().manual_seed(0))
@@ -262,7 +263,7 @@ class Trainer:
 
     def _reverse(self, learnt: bool, by: str | None = None) -> ReverseKL:
         """Reverse KL, beside which q(m) is learnt if that was asked for."""
-        near, cheap = isinstance(self.transport, Laplace), goes_back_cheaply(self.transport)
+        near, cheap = isinstance(self.transport, LaplaceMap), goes_back_cheaply(self.transport)
         settings: dict[str, Any] = {"anneal": 0.0} if near or by == "vi" else {}
         settings |= {"gradient": "path"} if by == "vi" and cheap else {}
         if self._make_weights is not None and learnt:

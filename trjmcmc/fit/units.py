@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..transport.base import Standardisable, Transport
-from ..transport.ordered import OrderedComponents
+from ..transport.sorted_components import SortedComponents
 
 
 def calibrate(transport: Transport, code: Tensor, loc: Tensor, scale: Tensor) -> None:
@@ -52,6 +52,6 @@ def unwrap(transport: Transport, code: Tensor, theta: Tensor) -> tuple[Transport
         >>> inner is flow, u.tolist()
         (True, [[1.0, 1.0]])
     """
-    if isinstance(transport, OrderedComponents):
+    if isinstance(transport, SortedComponents):
         return transport.arrange(code, theta)
     return transport, theta

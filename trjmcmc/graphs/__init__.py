@@ -8,6 +8,8 @@ from ..space.dag_prior import (
     scale_free,
     uniform,
 )
+from ..space.dags import Dags
+from ..space.ordered_dags import OrderedDags
 from ..target.equations import Equations
 from ..target.scores import LocalScores
 from .dibs import dibs
@@ -19,17 +21,19 @@ from .ordered import ordered
 from .particles import GraphParticles, bootstrap
 from .posterior import GraphPosterior
 from .scores import bdeu, bge, linear
-from .simulate import Simulated, random_graph, simulate
+from .simulate import SimulatedNetwork, random_graph, simulate
 from .target import target
 
 __all__ = [
     "DagPrior",
+    "Dags",
     "Equations",
     "ExactGraphs",
     "GraphParticles",
     "GraphPosterior",
     "LocalScores",
-    "Simulated",
+    "OrderedDags",
+    "SimulatedNetwork",
     "bdeu",
     "bge",
     "bootstrap",

@@ -77,8 +77,8 @@ def dibs(
     edge are usual.
 
     Arguments:
-        target: Over :class:`~trjmcmc.Dags`: with local scores graphs alone; else their parameters
-            too, those of absent edges counting as zero.
+        target: Over :class:`~trjmcmc.graphs.Dags`: with local scores graphs alone; else their
+            parameters too, those of absent edges counting as zero.
         particles: M, 2 or more.
         steps: T.
         alpha, beta: Slopes of the schedules alpha_t = alpha t, beta_t = beta t, or functions of t.

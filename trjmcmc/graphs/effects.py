@@ -10,7 +10,7 @@ from ..errors import ConfigurationError
 from ..space.codes import distinct
 from ..space.paths import adjacency
 from ..target.scores import LocalScores
-from .laws import Gaussian, Origin
+from .laws import LinearGaussian, Origin
 
 
 def weights(scores: LocalScores, masks: Tensor, rng: np.random.Generator) -> Tensor:
@@ -36,7 +36,7 @@ def weights(scores: LocalScores, masks: Tensor, rng: np.random.Generator) -> Ten
         Viinikka et al. (2020), https://arxiv.org/abs/2010.00684
     """
     origin = scores.origin
-    if not isinstance(origin, Origin) or not isinstance(origin.law, Gaussian):
+    if not isinstance(origin, Origin) or not isinstance(origin.law, LinearGaussian):
         raise ConfigurationError(
             "effects: expected scores made by graphs.bge or graphs.linear from data, got "
             f"{scores!r}"
@@ -64,7 +64,7 @@ def weights(scores: LocalScores, masks: Tensor, rng: np.random.Generator) -> Ten
 
 
 def _regressions(
-    law: Gaussian,
+    law: LinearGaussian,
     matrix: Tensor,
     j: int,
     parents: Tensor,

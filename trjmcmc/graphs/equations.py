@@ -40,13 +40,13 @@ def equations(
 
     Arguments:
         names, density, edges, nodes, scores: Of :class:`~trjmcmc.graphs.Equations`.
-        prior: As for :class:`~trjmcmc.Dags`.
+        prior: As for :class:`~trjmcmc.graphs.Dags`.
         dtype, device: As for :class:`~trjmcmc.Target`.
-        space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
+        space: Further arguments of :class:`~trjmcmc.graphs.Dags`: edge_odds, required, forbidden,
             max_parents.
 
     Raises:
-        TargetError: As of :class:`~trjmcmc.Dags` and :class:`~trjmcmc.Target`.
+        TargetError: As of :class:`~trjmcmc.graphs.Dags` and :class:`~trjmcmc.Target`.
 
     Example:
         >>> from torch.distributions import HalfNormal

@@ -118,15 +118,15 @@ def exact(
 
     Arguments:
         scores: Log likelihood of each node's parents.
-        prior: As for :class:`~trjmcmc.Dags`.
+        prior: As for :class:`~trjmcmc.graphs.Dags`.
         orders: Count each graph once for each order of the nodes that it allows, as samplers of
             orders do, and of permutations with triangles.
-        space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
+        space: Further arguments of :class:`~trjmcmc.graphs.Dags`: edge_odds, required, forbidden,
             max_parents.
 
     Raises:
         ConfigurationError: More nodes.
-        TargetError: As of :class:`~trjmcmc.Dags`.
+        TargetError: As of :class:`~trjmcmc.graphs.Dags`.
 
     Source:
         Tian & He (2009), https://arxiv.org/abs/1205.2612; orders: Koivisto & Sood (2004),

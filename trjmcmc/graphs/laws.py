@@ -31,7 +31,7 @@ class Law(ABC):
         """
 
 
-class Gaussian(Law):
+class LinearGaussian(Law):
     """Linear equations with normal noise: scores by determinants of a matrix of all columns."""
 
     @abstractmethod
@@ -73,7 +73,7 @@ class Gaussian(Law):
 
 
 @dataclass(frozen=True)
-class Bge(Gaussian):
+class Bge(LinearGaussian):
     """Normal-Wishart priors of all means and precisions; see :func:`~trjmcmc.graphs.bge`."""
 
     d: int
@@ -110,7 +110,7 @@ class Bge(Gaussian):
 
 
 @dataclass(frozen=True)
-class Linear(Gaussian):
+class Linear(LinearGaussian):
     """Normal weights, noise of known variance; see :func:`~trjmcmc.graphs.linear`."""
 
     noise: float

@@ -26,7 +26,7 @@ from .metrics import metrics
 from .scores import checked, free_rows
 from .tables import (
     Errors,
-    Independent,
+    IndependentTables,
     OfRun,
     by_pair,
     log_mean,
@@ -53,7 +53,7 @@ class GraphPosterior:
     doubtful; errors are widened, or NaN, by what chains remember of their start.
 
     Arguments:
-        result: Of a run over :class:`~trjmcmc.Dags` or :class:`~trjmcmc.OrderedDags`.
+        result: Of a run over :class:`~trjmcmc.graphs.Dags` or :class:`~trjmcmc.graphs.OrderedDags`.
         scores: Those that it sampled from, where the result was loaded from a file; for effects
             and data to come.
 
@@ -107,7 +107,7 @@ class GraphPosterior:
                 f"GraphPosterior: expected parent masks (n, {len(names)}), got {tuple(masks.shape)}"
             )
         found = cls.__new__(cls)
-        found._hold(masks.cpu()[None], list(names), scores, Independent(), None)
+        found._hold(masks.cpu()[None], list(names), scores, IndependentTables(), None)
         return found
 
     def _hold(

@@ -67,7 +67,7 @@ class GraphLikelihood(ABC):
         """Gradient by the coordinates, (M, D), averaged over samples by their values."""
 
 
-class Marginal(GraphLikelihood):
+class ScoreLikelihood(GraphLikelihood):
     """Of local scores: edges are there or not."""
 
     relaxed = False
@@ -123,7 +123,7 @@ class Parametric(GraphLikelihood):
         return gradient
 
 
-class Quadratic(GraphLikelihood):
+class LinearLikelihood(GraphLikelihood):
     """Of linear equations with known noise and normal weights, by products of the data.
 
     Arguments:
@@ -344,10 +344,10 @@ def over_samples(matrices: Tensor, share: Tensor) -> Tensor:
 def likelihood_of(target: Target) -> GraphLikelihood:
     """How a target's likelihood is evaluated on graphs by degrees."""
     if target.scores is not None:
-        return Marginal(target.scores)
+        return ScoreLikelihood(target.scores)
     equations = target.equations
     if isinstance(equations, LinearEquations):
-        return Quadratic(target)
+        return LinearLikelihood(target)
     if isinstance(equations, HiddenEquations):
         return Hidden(target)
     return Parametric(target)

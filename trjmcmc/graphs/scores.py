@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..errors import TargetError
 from ..target.scores import LocalScores
-from .laws import Bdeu, Bge, Gaussian, Linear, Origin
+from .laws import Bdeu, Bge, Linear, LinearGaussian, Origin
 
 MOST_CANDIDATES = 16  # parents among which a node may choose; all others up to 17 nodes
 
@@ -165,7 +165,7 @@ def bdeu(
 
 
 def _gaussian(
-    law: Gaussian,
+    law: LinearGaussian,
     x: Tensor,
     names: list[str],
     units: tuple[Tensor, Tensor] | None,

@@ -15,7 +15,7 @@ ATTACHED = 2  # edges of each new node of a scale-free graph
 
 
 @dataclass(frozen=True)
-class Simulated:
+class SimulatedNetwork:
     """A network with weights, from which rows of data can be drawn.
 
     Attributes:
@@ -120,7 +120,7 @@ def simulate(
     noise: float = 0.1,
     weights: tuple[float, float] | None = None,
     seed: int = 1,
-) -> Simulated:
+) -> SimulatedNetwork:
     """Weights of linear equations, or of networks of one layer of rectified units, for a graph.
 
     Every edge of the graph enters the data.
@@ -166,7 +166,7 @@ def simulate(
         return torch.where(sign, -size, size)
 
     if not hidden:
-        return Simulated(graph, draw(d, d) * graph, noise)
+        return SimulatedNetwork(graph, draw(d, d) * graph, noise)
     first = draw(d, d, hidden) * graph[..., None]
     biases = (draw(d, hidden), draw(d)) if bias else None
-    return Simulated(graph, first, noise, draw(d, hidden), biases)
+    return SimulatedNetwork(graph, first, noise, draw(d, hidden), biases)

@@ -49,7 +49,7 @@ class Errors(Protocol):
         """``mean``, ``se``, ``ess``, ``rhat``, ``note`` of quantities, (chain, draw, Q)."""
 
 
-class Independent:
+class IndependentTables:
     """Of independent draws."""
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:

@@ -20,13 +20,13 @@ def target(
 
     Arguments:
         scores: Log likelihood of each node's parents.
-        prior: As for :class:`~trjmcmc.Dags`.
+        prior: As for :class:`~trjmcmc.graphs.Dags`.
         device: Where it is evaluated; where the scores are if omitted.
-        space: Further arguments of :class:`~trjmcmc.Dags`: edge_odds, required, forbidden,
+        space: Further arguments of :class:`~trjmcmc.graphs.Dags`: edge_odds, required, forbidden,
             max_parents. Edges that the scores leave out are forbidden.
 
     Raises:
-        TargetError: As of :class:`~trjmcmc.Dags`; no local scores.
+        TargetError: As of :class:`~trjmcmc.graphs.Dags`; no local scores.
 
     Example:
         >>> x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))

@@ -31,7 +31,7 @@ class Both(NamedTuple):
     likelihood_slopes: Arrays
 
 
-class Fused:
+class FusedCall:
     """One call for value and gradient of prior and likelihood, for ``fused=`` of a model.
 
     Arguments:
@@ -43,7 +43,7 @@ class Fused:
         ...     slopes = ({"x": -x}, {"x": 1 - x}) if gradient else ({}, {})
         ...     return Both(-0.5 * x**2, -0.5 * (1 - x) ** 2, *slopes)
         >>> x = torch.tensor([0.0, 2.0], requires_grad=True)
-        >>> log_prior, log_likelihood = Fused(normal)({"x": x})
+        >>> log_prior, log_likelihood = FusedCall(normal)({"x": x})
         >>> torch.autograd.grad((log_prior + 0.5 * log_likelihood).sum(), x)
         (tensor([ 0.5000, -2.5000]),)
     """

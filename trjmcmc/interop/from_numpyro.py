@@ -13,7 +13,7 @@ from .foreign import ForeignModel, check_data, check_name, copied
 from .jax_batches import in_float64
 from .numpyro_compiled import Compiled
 from .numpyro_priors import is_numpyro, of_numpyro
-from .numpyro_trace import Program
+from .numpyro_trace import NumPyroProgram
 
 
 def from_numpyro(
@@ -67,7 +67,7 @@ def from_numpyro(
     check_name(name, "from_numpyro")
     if not callable(function):
         raise TargetError(f"model {name!r}: expected a function of NumPyro, got {function!r}")
-    program = Program(f"model {name!r}", function, copied(args), copied(kwargs))
+    program = NumPyroProgram(f"model {name!r}", function, copied(args), copied(kwargs))
     compiled = Compiled(program, x64=in_float64())
     check_data(program.owner, compiled.data)
     model = ForeignModel(

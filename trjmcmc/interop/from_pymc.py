@@ -13,14 +13,14 @@ from torch.distributions import Distribution
 
 from ..errors import TargetError
 from ..priors.foreign import read_with
-from .bridge import Both, Fused, on_host, through
+from .bridge import Both, FusedCall, on_host, through
 from .check import checked, checked_alone
 from .extras import needed
 from .foreign import ForeignModel, check_name, dtype_of
 from .ordered import OrderedSite, Ordering
 from .pymc_calls import Call, WithProduct, quietly
 from .pymc_draws import PriorDraws, predictor_of, sampler_of
-from .pymc_graph import Graphs, graphs_of, over_points, summed
+from .pymc_graph import PyMCDensities, graphs_of, over_points, summed
 from .pymc_refuse import check_model, check_prior, no_draws, no_order
 from .pymc_support import support_of
 from .site import Conditional, Site
@@ -97,7 +97,7 @@ def _read(name: str, model: Any, potentials: bool, backend: str) -> ForeignModel
         name,
         priors,
         _LogLikelihood(graphs),
-        fused=Fused(_Joint(graphs, sum(ordered.values()), backend)) if priors else None,
+        fused=FusedCall(_Joint(graphs, sum(ordered.values()), backend)) if priors else None,
         dtype=dtype,
         dims=dims,
         coords=coords,
@@ -108,7 +108,7 @@ def _read(name: str, model: Any, potentials: bool, backend: str) -> ForeignModel
 
 
 def _prior(
-    name: str, graphs: Graphs, key: str, dtype: torch.dtype, drawn: dict[str, Tensor]
+    name: str, graphs: PyMCDensities, key: str, dtype: torch.dtype, drawn: dict[str, Tensor]
 ) -> Any:
     """One parameter's prior: a distribution, or a function of those before it.
 
@@ -176,7 +176,7 @@ class _Draws:
 class _LogLikelihood:
     """Log likelihood at C points, (C,)."""
 
-    def __init__(self, graphs: Graphs) -> None:
+    def __init__(self, graphs: PyMCDensities) -> None:
         self.names = graphs.names
         inputs = list(graphs.inputs.values())
         output = graphs.log_likelihood
@@ -197,7 +197,7 @@ class _Joint:
         backend: As of :func:`from_pymc`.
     """
 
-    def __init__(self, graphs: Graphs, constant: float, backend: str) -> None:
+    def __init__(self, graphs: PyMCDensities, constant: float, backend: str) -> None:
         import pytensor.tensor as pt
 
         self.names, self.constant = graphs.names, constant

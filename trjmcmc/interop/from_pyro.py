@@ -15,7 +15,7 @@ from ..target.support import unchecked
 from .check import checked
 from .foreign import ForeignModel, check_data, check_name
 from .pyro_priors import priors_of
-from .pyro_program import Latent, Program, default_precision, load_pyro
+from .pyro_program import PyroLatent, PyroProgram, default_precision, load_pyro
 
 
 def from_pyro(
@@ -57,7 +57,7 @@ def from_pyro(
     """
     load_pyro()
     check_name(name, "from_pyro")
-    program = Program(f"Pyro model {name!r}", function, args, kwargs, dtype, vectorized)
+    program = PyroProgram(f"Pyro model {name!r}", function, args, kwargs, dtype, vectorized)
     check_data(program.owner, program.observed)
     program.check_batches()
 
@@ -80,7 +80,7 @@ def from_pyro(
     return checked(model) if check else model
 
 
-def _evaluate(program: Program, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+def _evaluate(program: PyroProgram, params: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Log prior and log likelihood of a batch, (C,) each; of one point without latent sites."""
     if program.latents:
         return program.batch(params)
@@ -88,7 +88,7 @@ def _evaluate(program: Program, params: Mapping[str, Tensor]) -> tuple[Tensor, T
         return program.point({})
 
 
-def _dims(sites: Mapping[str, Latent]) -> dict[str, tuple[str, ...]]:
+def _dims(sites: Mapping[str, PyroLatent]) -> dict[str, tuple[str, ...]]:
     """Names of the axes of sites that stand in plates."""
     found = {}
     for name, latent in sites.items():
@@ -100,7 +100,7 @@ def _dims(sites: Mapping[str, Latent]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _sampler(program: Program) -> Callable[..., dict[str, Any]]:
+def _sampler(program: PyroProgram) -> Callable[..., dict[str, Any]]:
     """Posterior draws by Pyro's NUTS."""
 
     def sampler(
@@ -119,7 +119,7 @@ def _sampler(program: Program) -> Callable[..., dict[str, Any]]:
     return sampler
 
 
-def _predictor(program: Program) -> Callable[..., dict[str, Any]]:
+def _predictor(program: PyroProgram) -> Callable[..., dict[str, Any]]:
     """Posterior predictive draws by Pyro's ``Predictive``, with nothing observed."""
 
     def predictor(

@@ -27,7 +27,7 @@ SAME = 1e-8  # relative difference of coordinates and gradients that counts as n
 
 CONSTANT = 1e-6  # nats by which the difference of two priors may vary, and be a constant
 
-JOINT = "take the whole density on Stan's own coordinates: trj.stan_joint(name, model)"
+JOINT = "take the whole density on Stan's own coordinates: trj.interop.stan_joint(name, model)"
 
 
 @dataclass(frozen=True)

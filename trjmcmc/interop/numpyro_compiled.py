@@ -16,7 +16,7 @@ from ..errors import TargetError
 from .bridge import on_host, through
 from .jax_batches import SIZES, Batched, with_precision, with_slopes
 from .numpyro_supports import constant, ends_of
-from .numpyro_trace import Latent, Program, check_same, explored
+from .numpyro_trace import NumPyroLatent, NumPyroProgram, check_same, explored
 from .site import Conditional, Site
 
 Array = NDArray[Any]
@@ -36,7 +36,7 @@ class Compiled:
         x64: Compute in float64.
     """
 
-    def __init__(self, program: Program, *, x64: bool) -> None:
+    def __init__(self, program: NumPyroProgram, *, x64: bool) -> None:
         self.program, self.x64 = program, x64
         self.dtype = torch.float64 if self.x64 else torch.float32
         self.real = np.float64 if self.x64 else np.float32
@@ -248,19 +248,19 @@ class Compiled:
                 found[site.name] = Site(log_prob, sample, support, *common, like=like)
         return found
 
-    def log_prior(self, site: Latent, value: Tensor, given: Mapping[str, Tensor]) -> Tensor:
+    def log_prior(self, site: NumPyroLatent, value: Tensor, given: Mapping[str, Tensor]) -> Tensor:
         """Log density of one site by batch entry, (C, *batch), nats."""
         names = [*given, site.name]
-        found = through(_Entries(self, names, site.name), [*given.values(), value])
+        found = through(_SiteDensity(self, names, site.name), [*given.values(), value])
         return found.reshape(len(value), *site.batch_shape)
 
-    def sample(self, site: Latent, n: int, given: Mapping[str, Tensor], seed: int) -> Tensor:
+    def sample(self, site: NumPyroLatent, n: int, given: Mapping[str, Tensor], seed: int) -> Tensor:
         """Prior draws of one site, (n, *shape)."""
         drawn, _, _ = self.draws(n, {k: on_host(v) for k, v in given.items()}, seed)
         at = self.places[site.name]
         return torch.from_numpy(drawn[:, at].reshape(n, *site.shape))
 
-    def support(self, site: Latent, given: Mapping[str, Tensor]) -> Any:
+    def support(self, site: NumPyroLatent, given: Mapping[str, Tensor]) -> Any:
         """Where one site lies, its ends moved by the parameters before it."""
         like = next(iter(given.values()))
         ends = through(_Ends(self, list(given)), list(given.values()))
@@ -317,7 +317,7 @@ class Compiled:
             return {k: np.array(v) for k, v in found.items() if v.size}
 
 
-class _Entries:
+class _SiteDensity:
     """Log density of one site as a function of arrays of its value and its parents'."""
 
     def __init__(self, compiled: Compiled, names: list[str], name: str) -> None:

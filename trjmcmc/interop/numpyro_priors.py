@@ -15,7 +15,7 @@ from ..errors import TargetError
 from ..priors.fields import LogUniform, TruncatedNormal
 from .check import checked_alone
 from .numpyro_compiled import Compiled
-from .numpyro_trace import Program
+from .numpyro_trace import NumPyroProgram
 
 Made = Callable[..., Distribution]
 
@@ -74,7 +74,7 @@ def of_numpyro(given: Any) -> Distribution:
     import numpyro
 
     name = type(given).__name__
-    program = Program("a prior in NumPyro", lambda: numpyro.sample(name, given), (), {})
+    program = NumPyroProgram("a prior in NumPyro", lambda: numpyro.sample(name, given), (), {})
     return checked_alone(Compiled(program, x64=True).priors()[name], "NumPyro")
 
 

@@ -21,7 +21,7 @@ LONGEST = 120  # letters of JAX's own messages that are quoted
 
 
 @dataclass(frozen=True)
-class Latent:
+class NumPyroLatent:
     """One site that has to be sampled.
 
     Attributes:
@@ -48,7 +48,7 @@ class Latent:
 
 
 @dataclass(frozen=True)
-class Program:
+class NumPyroProgram:
     """A function in NumPyro with its arguments.
 
     Attributes:
@@ -170,8 +170,8 @@ def latent_names(trace: Trace) -> list[str]:
 
 
 def explored(
-    program: Program,
-) -> tuple[list[Latent], dict[str, int], dict[str, tuple[str, ...]]]:
+    program: NumPyroProgram,
+) -> tuple[list[NumPyroLatent], dict[str, int], dict[str, tuple[str, ...]]]:
     """The sites of a program that have to be sampled, sizes of its plates, its data.
 
     Data are the observed sites, with names of their axes where all have one.
@@ -223,7 +223,9 @@ def explored(
         parents = tuple(k for k in names[:i] if k in sources[name])
         dims, looped = _dims(trace[name], shape), bool(trace[name].get("_control_flow_done"))
         latents.append(
-            Latent(name, batch, shape[len(batch) :], supports[name], parents, dims, looped=looped)
+            NumPyroLatent(
+                name, batch, shape[len(batch) :], supports[name], parents, dims, looped=looped
+            )
         )
     data = {
         k: _dims(s, np.shape(s["value"]))

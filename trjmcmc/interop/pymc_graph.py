@@ -12,7 +12,7 @@ from .pymc_refuse import all_before, check_graph
 
 
 @dataclass(frozen=True)
-class Graphs:
+class PyMCDensities:
     """Densities of a model at C points.
 
     Attributes:
@@ -36,7 +36,7 @@ class Graphs:
     parents: dict[str, list[str]]
 
 
-def graphs_of(name: str, model: Any, potentials: bool) -> Graphs:
+def graphs_of(name: str, model: Any, potentials: bool) -> PyMCDensities:
     """The graphs of a PyMC model.
 
     Data and dimensions are those of now: later ``pm.set_data`` changes nothing here.
@@ -71,7 +71,7 @@ def graphs_of(name: str, model: Any, potentials: bool) -> Graphs:
     priors = dict(zip(names, batched[: len(names)], strict=True))
     parts = [summed(x) for x in batched[len(names) :]]
     log_likelihood = sum(parts[1:], parts[0])
-    return Graphs(plain, frozen, names, shapes, inputs, priors, log_likelihood, parents)
+    return PyMCDensities(plain, frozen, names, shapes, inputs, priors, log_likelihood, parents)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from ..errors import TargetError
-from .bridge import Both, Fused
+from .bridge import Both, FusedCall
 from .check import checked_joint
 from .extras import needed
 from .foreign import check_name, dtype_of
@@ -126,7 +126,7 @@ class _LogJoint:
         slopes = pt.grad(output.sum(), inputs, disconnected_inputs="ignore")
         self._value = Call(inputs, [output], backend)
         self._slopes = Call(inputs, [output, *slopes], backend)
-        self._fused = Fused(self._both)
+        self._fused = FusedCall(self._both)
 
     def _both(self, values: dict[str, Any], gradient: bool) -> Both:
         call = self._slopes if gradient else self._value

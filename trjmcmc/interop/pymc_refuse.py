@@ -11,7 +11,7 @@ IMPROPER = {"flat": "Flat", "half_flat": "HalfFlat", "icar": "ICAR"}  # by the o
 
 MATRICES = {"Wishart", "LKJCorr"}
 
-JOINT = "state the model by its joint density instead: trj.pymc_joint(name, model)"
+JOINT = "state the model by its joint density instead: trj.interop.pymc_joint(name, model)"
 
 
 def check_model(name: str, model: Any, potentials: str | None) -> None:
@@ -77,7 +77,7 @@ def check_prior(where: str, rv: Any) -> None:
     if kind in MATRICES:
         raise TargetError(
             f"{where}: pm.{kind} lies in a cone of matrices, where no chain of numbers walks; use "
-            "pm.LKJCholeskyCov and trj.pymc_joint(name, model)"
+            "pm.LKJCholeskyCov and trj.interop.pymc_joint(name, model)"
         )
 
 

@@ -18,7 +18,7 @@ from torch.distributions import (
 from ..rng import seeded
 from ..target.prior import PriorSpec
 from ..target.support import cast_to, repaired, support_of, unchecked
-from .pyro_program import Latent, Program
+from .pyro_program import PyroLatent, PyroProgram
 from .site import Conditional
 
 TREE = (Distribution, Transform, constraints.Constraint)
@@ -36,7 +36,7 @@ class _Reached(Exception):
     """The site that is asked for; the rest of the model need not be run."""
 
 
-def priors_of(program: Program) -> dict[str, PriorSpec]:
+def priors_of(program: PyroProgram) -> dict[str, PriorSpec]:
     """The prior of each latent site, in their order."""
     found: dict[str, PriorSpec] = {}
     for latent, parents in zip(program.latents.values(), _parents(program), strict=True):
@@ -59,7 +59,7 @@ def _of_torch(fn: Distribution) -> Distribution:
 # ---- which sites a prior depends on -----------------------------------------------------------
 
 
-def _parents(program: Program) -> list[list[str]]:
+def _parents(program: PyroProgram) -> list[list[str]]:
     """Of each latent site, the sites before it that its distribution is computed of."""
     names = list(program.latents)
     found: list[list[str]] = [[] for _ in names]
@@ -71,7 +71,7 @@ def _parents(program: Program) -> list[list[str]]:
     return found
 
 
-def _marked_by(program: Program, name: str) -> set[str] | None:
+def _marked_by(program: PyroProgram, name: str) -> set[str] | None:
     """Sites whose distribution is computed of a site; None if that can't be found out."""
     marked = set[str]()
 
@@ -161,7 +161,7 @@ def tensors_of_fields(fields: Mapping[str, Any]) -> Iterator[Tensor]:
         yield from tensors_of(x)
 
 
-class Given:
+class ConditionalSite:
     """The distribution of a site given others, for a batch of these.
 
     Arguments:
@@ -169,7 +169,7 @@ class Given:
         latent: The site.
     """
 
-    def __init__(self, program: Program, latent: Latent) -> None:
+    def __init__(self, program: PyroProgram, latent: PyroLatent) -> None:
         self.program, self.latent, self.fn = program, latent, _of_torch(latent.fn)
         self.whole = program.vectorized and self._works()
 
@@ -241,8 +241,8 @@ class Given:
             return False
 
 
-def _conditional(program: Program, latent: Latent, parents: list[str]) -> Conditional:
-    given, support = Given(program, latent), support_of(_of_torch(latent.fn))
+def _conditional(program: PyroProgram, latent: PyroLatent, parents: list[str]) -> Conditional:
+    given, support = ConditionalSite(program, latent), support_of(_of_torch(latent.fn))
     moving = any(isinstance(x, Tensor) for x in tensors_of(support))
     return Conditional(
         parents,

@@ -70,7 +70,7 @@ def _walk() -> Any:
 
 
 @dataclass(frozen=True)
-class Latent:
+class PyroLatent:
     """A latent site, or one that is observed, at one prior draw.
 
     Attributes:
@@ -86,7 +86,7 @@ class Latent:
     plates: Mapping[int, str]
 
 
-class Program:
+class PyroProgram:
     """A Pyro model, called with values for its latent sites.
 
     Arguments:
@@ -121,7 +121,7 @@ class Program:
         with unchecked(), torch.no_grad(), _new_parameters_dropped():
             self.dtype = dtype or torch.get_default_dtype()
             self.dtype = dtype or self._precision()
-            self.observed: dict[str, Latent] = {}
+            self.observed: dict[str, PyroLatent] = {}
             traces = [self._trace(seed) for seed in range(TRACES)]
             self.latents = {x.name: x for x in traces[0]}
             self._check_sites(traces)
@@ -210,9 +210,9 @@ class Program:
 
     # ---- what sites there are ---------------------------------------------------------------
 
-    def _trace(self, seed: int) -> list[Latent]:
+    def _trace(self, seed: int) -> list[PyroLatent]:
         """Latent sites at a prior draw."""
-        found: list[Latent] = []
+        found: list[PyroLatent] = []
 
         def before(message: Any) -> None:
             refuse(message, self.owner)
@@ -223,11 +223,11 @@ class Program:
             name, fn, value = message["name"], message["fn"], message["value"]
             plates = {p.dim: p.name for p in message["cond_indep_stack"] if p.vectorized}
             if not _is_latent(message):
-                self.observed[name] = Latent(name, fn, value, plates)
+                self.observed[name] = PyroLatent(name, fn, value, plates)
                 return
             if value.is_floating_point():  # what the model goes on with
                 message["value"] = value = value.to(self.dtype)
-            found.append(Latent(name, fn, value, plates))
+            found.append(PyroLatent(name, fn, value, plates))
 
         with seeded(seed):
             self._called({}, see, before)
@@ -269,7 +269,7 @@ class Program:
         found = {torch.as_tensor(x).dtype for x in parts} or {torch.get_default_dtype()}
         return torch.float64 if torch.float64 in found else torch.float32
 
-    def _check_sites(self, traces: Sequence[Sequence[Latent]]) -> None:
+    def _check_sites(self, traces: Sequence[Sequence[PyroLatent]]) -> None:
         """Refuse models whose sites come and go with values."""
         shapes = [{x.name: tuple(x.value.shape) for x in trace} for trace in traces]
         for other in shapes[1:]:

@@ -91,7 +91,7 @@ def opened(model: Any, what: str, change: Mapping[str, Any] | None = None) -> St
             raise TargetError(
                 f"{what}: the program has no data {name!r}. Declare `int<lower=0, upper=1> "
                 f"{name};` in its data, put its likelihood into `if (!{name}) {{ ... }}`, and pass "
-                f"{name!r}: 0; or take the whole density: trj.stan_joint"
+                f"{name!r}: 0; or take the whole density: trj.interop.stan_joint"
             )
         data[name] = value
     try:

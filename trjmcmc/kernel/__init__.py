@@ -3,7 +3,7 @@
 from ..transport.base import Point
 from .base import Info, Kernel, State, accept, locate, start
 from .between.birth_death import BirthDeath
-from .between.independence import IndependenceJump, Independent, NormalInverseGamma
+from .between.independence import IndependenceJump, NormalInverseGamma, ProposalDensity
 from .between.jump import Jump
 from .between.marginals import MarginalJump, MarginalRefresh, Marginals
 from .between.saturated import saturated_switch
@@ -49,7 +49,6 @@ __all__ = [
     "GraphDraws",
     "GraphWalk",
     "IndependenceJump",
-    "Independent",
     "IndexProposal",
     "Info",
     "Jump",
@@ -67,6 +66,7 @@ __all__ = [
     "ParallelTempering",
     "ParentGibbs",
     "Point",
+    "ProposalDensity",
     "RandomWalk",
     "SharedWalk",
     "SplitMerge",

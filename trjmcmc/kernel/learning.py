@@ -20,7 +20,7 @@ def due(steps: int, first: int) -> bool:
     return steps >= first and steps & (steps - 1) == 0
 
 
-class Kept:
+class RecentRows:
     """The last rows that were seen; adding some makes another of it.
 
     Arguments:
@@ -28,7 +28,7 @@ class Kept:
         parts: Tensors of rows, (n, P) each, the latest last.
 
     Example:
-        >>> none = Kept(3)
+        >>> none = RecentRows(3)
         >>> some = none.plus(torch.zeros(2, 1)).plus(torch.ones(2, 1))
         >>> some.rows().flatten().tolist(), len(some.joined()), len(none)
         ([0.0, 1.0, 1.0], 3, 0)
@@ -40,20 +40,20 @@ class Kept:
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts)
 
-    def plus(self, rows: Tensor) -> Kept:
+    def plus(self, rows: Tensor) -> RecentRows:
         """These and more rows, without parts that are older than all that is kept."""
         parts, size = (*self._parts, rows), len(self) + len(rows)
         while size - len(parts[0]) >= self.most:
             size, parts = size - len(parts[0]), parts[1:]
-        return Kept(self.most, parts)
+        return RecentRows(self.most, parts)
 
     def rows(self) -> Tensor:
         """All of them, (n, P)."""
         return torch.cat(self._parts)[-self.most :]
 
-    def joined(self) -> Kept:
+    def joined(self) -> RecentRows:
         """The same rows, no more than are kept, in one tensor."""
-        return Kept(self.most, (self.rows(),))
+        return RecentRows(self.most, (self.rows(),))
 
 
 FLOOR = 1e-6  # of a standard deviation that is learned, prior standard deviations
@@ -61,7 +61,7 @@ FLOOR = 1e-6  # of a standard deviation that is learned, prior standard deviatio
 RATE = 0.2  # weight of the last step in what is learned
 
 
-class Spread:
+class TemperedCovariance:
     """Covariance of points at each power of the likelihood, as warm-up has seen it of late.
 
     Replicas at low powers are spread far more widely than those that are recorded.
@@ -70,7 +70,7 @@ class Spread:
         unit: Prior standard deviations, shape (P,).
 
     Example:
-        >>> none = Spread(torch.ones(1))
+        >>> none = TemperedCovariance(torch.ones(1))
         >>> x = torch.tensor([[-1.0], [1.0], [-3.0], [3.0]])
         >>> power = torch.tensor([1.0, 1.0, 0.5, 0.5])
         >>> known = none.plus(x, power)
@@ -83,7 +83,7 @@ class Spread:
         self._moments: tuple[Tensor, Tensor] | None = None  # means (R, P), covariances (R, P, P)
         self._factor: Tensor | None = None  # (R, P, P)
 
-    def plus(self, x: Tensor, power: Tensor | float) -> Spread:
+    def plus(self, x: Tensor, power: Tensor | float) -> TemperedCovariance:
         """What is known after a step that has led to points (n, P) at powers, (n,) or one."""
         level, levels = _levels(x, power)
         size = torch.zeros(levels, dtype=torch.float64, device=x.device)

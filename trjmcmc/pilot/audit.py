@@ -161,7 +161,7 @@ class Audit:
         self.outside.fill_(1.0)
         return True
 
-    def take_up(self, part: Part) -> None:
+    def add_part(self, part: Part) -> None:
         """Count a part that the runs have lost among what they have found."""
         (m,) = (self.code == part.code).all(-1).nonzero()[:, 0].tolist()
         theta, *_ = self._draw_runs(torch.full((IN_PARTS,), m, device=self.target.device))

@@ -17,7 +17,7 @@ from .smc import TemperedSMC
 MOST_NODES = 16  # of which all parent sets are listed
 
 
-class Tempered(NamedTuple):
+class TemperedFamilies(NamedTuple):
     """What tempering has found of the families of one node.
 
     Attributes:
@@ -68,7 +68,7 @@ def temper_families(
     moves: int,
     generator: torch.Generator,
     ended: Callable[[], bool] | None = None,
-) -> list[Tempered]:
+) -> list[TemperedFamilies]:
     """Temper each family of each node from its prior, some times over.
 
     Arguments:
@@ -90,5 +90,5 @@ def temper_families(
             ended=ended,
             generator=generator,
         ).run()
-        found.append(Tempered(code, run.log_evidence.view(len(code), replicates), run))
+        found.append(TemperedFamilies(code, run.log_evidence.view(len(code), replicates), run))
     return found

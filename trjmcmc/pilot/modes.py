@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..space.base import Space
 from ..target.resolution import resolved
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
 
 NEIGHBOURS = 10  # nearest draws that a draw is joined to
@@ -86,7 +86,7 @@ def find_modes(theta: Tensor, active: Tensor) -> Modes:
     return Modes(found.to(theta.device), loc, tril)
 
 
-def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
+def mode_map(space: Space, modes: Sequence[Modes]) -> MixtureOfMaps:
     """One affine map a mode; a move through it that changes the choice crosses between modes.
 
     Arguments:
@@ -106,7 +106,7 @@ def mode_map(space: Space, modes: Sequence[Modes]) -> Mixture:
         loc[m, :n], tril[m, :n] = found.loc, found.scale_tril
         # equal weights: the move to a small mode is as probable as the move back
         log_weights[m, :n] = 0.0
-    return Mixture(Gaussians(space, loc, tril), log_weights=log_weights, sticky=False)
+    return MixtureOfMaps(Gaussians(space, loc, tril), log_weights=log_weights, sticky=False)
 
 
 def _groups(x: np.ndarray) -> np.ndarray:

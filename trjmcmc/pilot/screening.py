@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
-from .hills import hills
+from .distinct_modes import distinct_modes
 from .parts import Ellipsoid, Part, told_apart, weighed
 from .report import LOST_NATS
 from .walk import walked
@@ -67,7 +67,7 @@ WEIGHING = 2048  # draws of a normal by which what lies about a summit is weighe
 
 
 @torch.no_grad()
-def screen(
+def search_modes(
     target: Target,
     code: Tensor,
     log_evidence: float,
@@ -323,7 +323,7 @@ class _Search:
                 break
             most = self.parts - len(parts) if math.isinf(evaluations) else 1
             few = HELD_APART if most > 1 else 1
-            found = [*islice(hills(theta[:few], height[:few], self.height), most)]
+            found = [*islice(distinct_modes(theta[:few], height[:few], self.height), most)]
             if not found:  # no height is finite
                 break
             summits = torch.stack(found)

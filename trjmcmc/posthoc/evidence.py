@@ -60,7 +60,7 @@ FLOW_DRAWS = 20  # draws to train on by dimension, under which a flow is not tri
 
 @dataclass(frozen=True)
 class Evidence:
-    """What :func:`evidence` found.
+    """What :func:`evidence_of_draws` found.
 
     Attributes:
         log_evidence: Log evidence by the bridge, nats, or by the symmetrised bridge where the
@@ -113,7 +113,7 @@ class _Given(Distribution):
         return value.new_zeros(value.shape[: value.dim() - len(self.event_shape)])
 
 
-def evidence(
+def evidence_of_draws(
     draws: Any,
     log_joint: Callable[..., Any],
     *,
@@ -162,7 +162,7 @@ def evidence(
     Example:
         >>> rng = np.random.default_rng(0)
         >>> x = 2.0 + rng.standard_normal((8, 500, 3))
-        >>> found = evidence(x, lambda x: -0.5 * ((x - 2.0) ** 2).sum(-1))
+        >>> found = evidence_of_draws(x, lambda x: -0.5 * ((x - 2.0) ** 2).sum(-1))
         >>> bool(abs(found.log_evidence.value - 1.5 * np.log(2 * np.pi)) < 0.05)
         True
         >>> found.verdict

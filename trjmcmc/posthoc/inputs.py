@@ -34,7 +34,7 @@ def as_dict(
     """Draws as users have them, by name.
 
     Arguments:
-        draws: As :func:`trjmcmc.evidence` takes them.
+        draws: As :func:`trjmcmc.evidence_of_draws` takes them.
         log_density: Values of the density that the user's sampler stored, (chain, draw), or None.
 
     Returns:

@@ -1,5 +1,6 @@
 """Small real problems with known answers, shared by tests, examples and benchmarks."""
 
+from ..target.model import Truth
 from .coal_mining import coal_mining
 from .conjugate import SolvedTarget, beta_bernoulli
 from .conjugate_selection import ConjugateSelection, conjugate_selection
@@ -24,6 +25,7 @@ __all__ = [
     "RegressionTarget",
     "SinhArcsinhMap",
     "SolvedTarget",
+    "Truth",
     "beta_bernoulli",
     "coal_mining",
     "conjugate_selection",

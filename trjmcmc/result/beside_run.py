@@ -28,7 +28,7 @@ def beside_run(
     inclusion: pd.Series | None,
     draws: Draws,
 ) -> dict[str, Any]:
-    """Fields of :class:`~trjmcmc.Variational` that a run's draws tell.
+    """Fields of :class:`~trjmcmc.approximate.Variational` that a run's draws tell.
 
     Arguments:
         transport, weights: q.

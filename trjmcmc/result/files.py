@@ -21,7 +21,7 @@ from ..space.saved import space_from_spec
 from ..target.model import Truth
 from .packed import pack, unpack
 from .plain import made, plain
-from .report import Plan, RunReport, Started
+from .report import KernelPlan, RunReport, Started
 from .variational import ANSWER
 
 FORMAT = 5
@@ -47,10 +47,8 @@ class Contents:
     onward: Any = None  # of plain data in files
 
 
-CLASSES = {
-    c.__name__: c
-    for c in (*ANSWER, AuditReport, Draws, FitTrace, Judged, ModelAudit, Plan, RunReport, Started)
-} | {"Truth": Truth}
+REPORTED = (AuditReport, FitTrace, Judged, KernelPlan, ModelAudit, RunReport, Started)
+CLASSES = {c.__name__: c for c in (*ANSWER, *REPORTED, Draws, Truth)}
 
 
 def write(path: str | Path, contents: Contents) -> None:

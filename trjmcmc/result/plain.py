@@ -19,7 +19,7 @@ def plain(x: Any) -> Any:
     Fields that are left out of comparisons are left out.
 
     Example:
-        >>> from trjmcmc import Estimate
+        >>> from trjmcmc.estimate import Estimate
         >>> plain({"p": Estimate(0.5, 0.1)})["p"]["std_error"]
         0.1
     """

@@ -21,7 +21,7 @@ TRAINED_BY = {
 
 
 @dataclass(repr=False)
-class Plan:
+class KernelPlan:
     """How the kernel of a run was chosen: what was measured, and what came of it.
 
     Attributes:
@@ -127,7 +127,7 @@ class RunReport:
     evaluations: int = 0
     gradients: int = 0
     audit: AuditReport | None = field(default=None, repr=False)
-    plan: Plan = field(default_factory=Plan)
+    plan: KernelPlan = field(default_factory=KernelPlan)
     out_of_time: bool = False
     missed: str = ""
     variational: Variational | None = field(default=None, repr=False)

@@ -376,7 +376,7 @@ class Variational:
             ...     trj.problems.beta_bernoulli(), "laplace", seed=1, progress=False)
             >>> path = tempfile.mktemp()
             >>> answer.save(path)
-            >>> trj.Variational.load(path).elbo == answer.elbo
+            >>> trj.approximate.Variational.load(path).elbo == answer.elbo
             True
         """
         data = unpack(path)

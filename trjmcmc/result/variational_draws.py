@@ -80,7 +80,7 @@ class VariationalDraws:
         return rows, unpadded(self.values, rows)
 
     def resampled(self, model: str | None, n: int | None, corrected: bool, seed: int) -> Any:
-        """Draws of one model; see :meth:`trjmcmc.Variational.draws`."""
+        """Draws of one model; see :meth:`trjmcmc.approximate.Variational.draws`."""
         rows, found = self.of_model(model)
         if n is None and not corrected:
             return found

@@ -12,7 +12,7 @@ from ..draws import Draws
 from ..errors import ConfigurationError
 from ..promises import DONE_ERROR, MODELS_ONE_BY_ONE
 from ..space.base import Space
-from .look import Run
+from .summary import Run
 
 Rule = Callable[[Draws], bool]
 

@@ -77,9 +77,9 @@ class Spending:
         """A training, unless an earlier report has told of it."""
         return None if trace is self._told else trace
 
-    def take_up(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+    def restore(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
         """Go on from what a saved run has spent: held counts, and seconds by stage."""
-        self.account.take_up(account)
+        self.account.restore(account)
         self.seconds, self._before, self._reported = dict(seconds), (0, 0), False
 
     def close(self, trace: FitTrace | None) -> None:

@@ -48,14 +48,14 @@ class Tally:
 
     def add(self, infos: list[Info]) -> None:
         """Count one step of all chains; no copy to the host."""
-        self.take(self.rows(infos))
+        self.add_rows(self.rows(infos))
 
     @staticmethod
     def rows(infos: list[Info]) -> list[Rows]:
         """What a step adds, a function of its argument."""
         return [_rows(info) for info in infos]
 
-    def take(self, rows: list[Rows]) -> None:
+    def add_rows(self, rows: list[Rows]) -> None:
         """Add what a step adds."""
         for kernel, chains, sums, bad in rows:
             if kernel not in self._sums:
@@ -149,7 +149,7 @@ class Crossings:
                 found.append((here, to, info.chance))
         return found
 
-    def take(self, pairs: list[Pair]) -> None:
+    def add_pairs(self, pairs: list[Pair]) -> None:
         """Add what :meth:`pairs` says of a step."""
         part = self._steps // self._span
         if part == self._most > 1:

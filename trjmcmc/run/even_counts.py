@@ -187,7 +187,7 @@ def _check(target: Target, seconds: float, chains: int) -> None:
     if any(not bool(table.isfinite().all()) for table in target.space.log_priors):
         raise ConfigurationError("the prior leaves out numbers of components: change min or max")
     if parts.kind.min == parts.kind.max:
-        raise ConfigurationError("there is one number of components only; use trj.evidence")
+        raise ConfigurationError("there is one number of components; use trj.evidence_of_draws")
 
 
 def _kernel(target: Target) -> Kernel:

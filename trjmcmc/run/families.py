@@ -18,7 +18,7 @@ from ..pilot.families import temper_families
 from ..target.nodes import Nodes
 from ..target.scores import LocalScores
 from ..target.target import Target
-from ..transport.laplace import Laplace
+from ..transport.laplace import LaplaceMap
 from ..transport.normals import NormalMixture
 
 PARTICLES, REPLICATES, MOVES = 500, 2, 30  # of tempering, a family
@@ -41,7 +41,7 @@ def by_normals(nodes: Nodes, families: Tensor) -> Families:
     means, factors, scores = [], [], []
     for j, target in enumerate(nodes.targets):
         code = nodes.subsets(families[j].nonzero()[:, 0])
-        flow = Laplace(target)
+        flow = LaplaceMap(target)
         mean, factor = flow.normals(code)
         means.append(mean)
         factors.append(torch.linalg.cholesky((factor @ factor.mT).double()).to(factor))

@@ -15,7 +15,7 @@ from ..space.base import Space
 from ..target.target import Target
 from ..weights.base import ModelWeights
 from ..weights.made import Made
-from .crew import Crew
+from .tasks import TaskQueue
 
 MakeWeights = Callable[[Space], ModelWeights]
 
@@ -33,8 +33,8 @@ def weights_maker(
     fits = isinstance(models, ModelWeights) and models.space.code_width == space.code_width
     if not fits:
         raise ConfigurationError(
-            "models: expected a trj.ModelWeights over the target's space, or a function "
-            f"of the space that makes one, such as trj.Made; got {models!r}"
+            "models: expected a trj.weights.ModelWeights over the target's space, or a function "
+            f"of the space that makes one, such as trj.weights.Made; got {models!r}"
         )
     return lambda: models.to(target.device)
 
@@ -128,7 +128,7 @@ def checked_mode(mode: bool | str) -> bool | str:
     return mode
 
 
-def grid_of(shards: int | None, executor: Any) -> Crew | None:
+def grid_of(shards: int | None, executor: Any) -> TaskQueue | None:
     """What the user asks, or None of one batch of chains here.
 
     Raises:
@@ -140,4 +140,4 @@ def grid_of(shards: int | None, executor: Any) -> Crew | None:
         return None
     if not isinstance(shards, Integral) or shards < 1:
         raise ConfigurationError(f"shards: expected an integer of 1 or more, got {shards!r}")
-    return Crew(int(shards), executor)
+    return TaskQueue(int(shards), executor)

@@ -29,7 +29,6 @@ from .budget import limited
 from .capture import off_target
 from .given import check_counts
 from .knowledge import Knowledge
-from .look import MET, Run
 from .maps import check_round_trip
 from .plan import Plan
 from .precision import parted
@@ -40,8 +39,8 @@ from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
     STATED,
-    Place,
     RoundsSaver,
+    RunFolder,
     before_in,
     before_of,
     check_same,
@@ -51,6 +50,7 @@ from .rounds_saved import (
 from .shards import numbers_of
 from .stated import Stated
 from .strategy import FIT_SHARE
+from .summary import MET, Run
 from .threads import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
@@ -80,7 +80,7 @@ def begin(
     fit: bool | str = "auto",
     start: Any = None,
     saved: Mapping[str, Any] | None = None,
-    place: Place | None = None,
+    place: RunFolder | None = None,
 ) -> InRounds:
     """A run in rounds that has not begun.
 
@@ -114,7 +114,7 @@ def begin(
         stated = stated_again(stated, there, found is not None)
         lesson = found.plan if found is not None else there["lesson"]
         if lesson[MAP] is not None:
-            known.take_map(lesson[MAP])
+            known.restore_map(lesson[MAP])
         if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
             raise ConfigurationError(ONWARD)
     aims = Aims.of(known.target.to(device="cpu", probe=False).space, until)
@@ -429,7 +429,7 @@ class InRounds:
             overflows=run.overflows,
             evaluations=self._spending.evaluations,
             gradients=self._spending.gradients,
-            plan=told.Plan(weights=dict(run.shares), settings=run.settings),
+            plan=told.KernelPlan(weights=dict(run.shares), settings=run.settings),
             acceptance=run.acceptance,
             unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
             draws_asked=asked,

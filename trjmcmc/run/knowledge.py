@@ -75,7 +75,7 @@ class Knowledge:
 
     # ---- the map ----------------------------------------------------------------------------
 
-    def take_map(self, state: Mapping[str, Tensor]) -> None:
+    def restore_map(self, state: Mapping[str, Tensor]) -> None:
         """Have the map of a saved run.
 
         Raises:

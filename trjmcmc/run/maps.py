@@ -15,9 +15,9 @@ from ..target.target import Target
 from ..transport.autoregressive import CosmicAutoregressive
 from ..transport.base import Transport
 from ..transport.cosmic import CosmicFlow
-from ..transport.laplace import Laplace
+from ..transport.laplace import LaplaceMap
 from ..transport.mixture import mixture_flow
-from ..transport.ordered import OrderedComponents
+from ..transport.sorted_components import SortedComponents
 
 LAYERS, HIDDEN = 8, (64, 64)  # couplings of the flow, and widths of each of its conditioners
 
@@ -46,7 +46,7 @@ def map_of(
     if not isinstance(made, Transport):
         raise ConfigurationError(
             "transport: expected a map, or a function of the space that makes one, such as "
-            f"trj.RealNVP; got {made!r}"
+            f"trj.transport.RealNVP; got {made!r}"
         )
     return made
 
@@ -61,8 +61,8 @@ def default_map(target: Target, seed: int) -> Transport:
     if not (many and target.differentiable and target.dim <= MOST_COORDINATES):
         flow = mixture_flow(space, seed=seed, layers=LAYERS, hidden=HIDDEN)
         ordered = len(components_of(target)) == 1 == len(space.kinds)
-        return OrderedComponents(flow) if ordered else flow
-    return Laplace(target, CosmicFlow(space, layers=LAYERS_IN_LAPLACE, seed=seed))
+        return SortedComponents(flow) if ordered else flow
+    return LaplaceMap(target, CosmicFlow(space, layers=LAYERS_IN_LAPLACE, seed=seed))
 
 
 def matching(transport: Transport, target: Target) -> Transport:

@@ -76,7 +76,7 @@ def rounding_of(target: Target, code: Tensor, theta: Tensor) -> str:
 
 def _lost(target: Target, code: Tensor, theta: Tensor) -> float:
     """Typical rounding error of the log density at points of one model, nats; 0 if not known."""
-    returned = target.returned(code[0], theta[:1])
+    returned = target.likelihood_dtype(code[0], theta[:1])
     if returned is None or not returned.is_floating_point:  # what counts is exact
         return 0.0
     log_joint = target.log_joint(code, theta).double()

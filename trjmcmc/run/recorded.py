@@ -14,12 +14,12 @@ from ..estimate.mixing import time_by_memory
 from ..kernel.base import Info, Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
 from .count import Crossings, Pair, Rows, Tally
-from .look import mixing_of
 from .memories import memo_of, place_of
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe
 from .same import check_pairs
 from .stepper import Stepper
+from .summary import mixing_of
 
 BURN_IN = 4  # a quarter of the record is left out
 
@@ -86,9 +86,9 @@ class Recorded:
             except BudgetError:
                 self.recipe.limit.spend()
                 break
-            self.tally.take(rows)
+            self.tally.add_rows(rows)
             if self.crossings is not None:
-                self.crossings.take(pairs)
+                self.crossings.add_pairs(pairs)
             self._keep()
             yield ahead
         self.tally.check()

@@ -22,8 +22,8 @@ from ..space.base import Space
 from ..space.codes import distinct
 from ..target.target import Target
 from ..transport.base import Transport
-from .look import DISAGREE, Run, apart
 from .recipes.base import route_of
+from .summary import DISAGREE, Run, apart
 
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 

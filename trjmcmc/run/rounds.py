@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from ..errors import TargetError
 from ..kernel.base import Kernel, State
-from .look import Run, summed_up
 from .position import Lesson, Position
 from .precision import parted
 from .recipes.base import Known, Moves, Recipe, Route, gain
 from .recorded import Recorded
 from .shards import Shards
 from .start import given_starts
+from .summary import Run, summed_up
 
 LEAST_STEPS = 8  # of a round
 

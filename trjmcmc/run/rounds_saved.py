@@ -46,7 +46,7 @@ ASKED = ("chains", "warmup", "thin", "fit", "shards", "seed")  # what the run th
 
 
 @dataclass(frozen=True)
-class Place:
+class RunFolder:
     """The folder of a run, and what was there.
 
     Attributes:
@@ -66,7 +66,7 @@ class Place:
 
 
 @contextmanager
-def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[Place | None]:
+def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[RunFolder | None]:
     """The folder of a run, as long as this lasts; None without one, or where none can be made.
 
     Arguments:
@@ -87,7 +87,7 @@ def place_of(path: str | Path | None, settings: Mapping[str, Any]) -> Iterator[P
         yield None
         return
     try:
-        yield Place(folder, folder.read(), settings)
+        yield RunFolder(folder, folder.read(), settings)
     finally:
         folder.close()
 
@@ -105,7 +105,7 @@ class RoundsSaver:
         saved: Draws of each chain that it holds.
     """
 
-    def __init__(self, place: Place, spending: Spending, before: Resumption | None) -> None:
+    def __init__(self, place: RunFolder, spending: Spending, before: Resumption | None) -> None:
         head: Mapping[str, Any] = {} if place.found is None else place.found.head
         self.folder, self.saved = place.folder, head.get("kept", 0)
         self._begun, self._events = clock.now() - place.spent, Events(place.folder.path)
@@ -238,7 +238,7 @@ class RoundsSaver:
         }
 
 
-def check_same(place: Place, target: Target) -> None:
+def check_same(place: RunFolder, target: Target) -> None:
     """Refuse to go on with a run of another target, version, device or request.
 
     Raises:
@@ -251,7 +251,7 @@ def check_same(place: Place, target: Target) -> None:
     check_target(path, found.head, found.head["shard"], target)
 
 
-def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | None:
+def before_in(place: RunFolder, recipe: Recipe, spending: Spending) -> Resumption | None:
     """Where the run in a folder goes on; None where none was saved.
 
     Arguments:
@@ -266,7 +266,7 @@ def before_in(place: Place, recipe: Recipe, spending: Spending) -> Resumption | 
     if found is None:
         return None
     check_pairs(place.folder.path, {PLAN: (found.head[PLAN], asdict(recipe.plan))})
-    spending.take_up(found.head["account"], found.head["seconds"])
+    spending.restore(found.head["account"], found.head["seconds"])
     columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
     position = Position.of(found.head[ROUNDS], found.plan, target.device)
     return Resumption(position, _record(columns, target))

@@ -62,8 +62,8 @@ class TRJSampler:
             is trained in full before the first run, unless ``fit=False``. By default the run
             measures moves of its own, see :meth:`run`.
         models: The q(m) that :meth:`fit` learns by reverse KL, a
-            :class:`~trjmcmc.ModelWeights`, or a function that makes one from the space, such
-            as ``trj.Made``, the default over more than 64 models; none over fewer.
+            :class:`~trjmcmc.weights.ModelWeights`, or a function that makes one from the space,
+            such as ``trj.weights.Made``, the default over more than 64 models; none over fewer.
         seed: Any integer; drawn and recorded if omitted. When draws are the same: :meth:`run`.
         device: Where to compute, e.g. ``"cuda"``; tensors inside your likelihood must be there.
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's, or float32 and,

@@ -13,11 +13,11 @@ from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
 from .count import Rows, Tally
-from .crew import Crew
 from .position import Position
 from .recorded import Recorded
 from .shard_work import Done, Failed, Work, moved
 from .start import given_starts
+from .tasks import TaskQueue
 from .threads import one_thread
 
 TOGETHER = 64  # steps of a shard between two looks at the time
@@ -36,7 +36,7 @@ class Shards(Recorded):
         grid: How many shards, and who advances them.
     """
 
-    def __init__(self, chains: Recorded, grid: Crew) -> None:
+    def __init__(self, chains: Recorded, grid: TaskQueue) -> None:
         recipe, shards = chains.recipe, grid.shards
         code, theta, log_joint = (torch.cat([x] * shards) for x in chains.state[:3])
         first, points = State(code, theta, log_joint), recipe.stated.points
@@ -124,7 +124,7 @@ class Shards(Recorded):
             self.record.append(State(code.long(), theta, log_joint))
         self._thin()
         for rows in counts:
-            self.tally.take(rows)
+            self.tally.add_rows(rows)
 
     @property
     def random(self) -> Tensor:

@@ -15,7 +15,7 @@ from ..draws import Pool
 from ..kernel.base import Kernel
 from ..target.account import Account
 from ..target.target import Target
-from .crew import Crew
+from .tasks import TaskQueue
 
 
 @dataclass
@@ -100,7 +100,7 @@ class Stated(NamedTuple):
     evaluations: int | None = None
     points: Pool | None = None
     kernel: Callable[[Target], Kernel] | None = None
-    grid: Crew | None = None
+    grid: TaskQueue | None = None
     climbs: int = 0
     compile: bool | str = False
 

@@ -78,7 +78,7 @@ class Space(nn.Module, ABC):
         units: Number of units that a code switches on (1) or off (0), one integer each, every
             combination of them a model; 0 in spaces whose codes are anything else.
         counts: Whether a code counts components, which of a kind are all alike.
-        graphs: Whether items are the edges of acyclic graphs, as in :class:`~trjmcmc.Dags`.
+        graphs: Whether items are the edges of acyclic graphs, as in :class:`~trjmcmc.graphs.Dags`.
         orders: Whether a code is such a graph with an order of its nodes.
         slot_item: Item of each slot, shape (D,); ``n_items`` marks slots that are always on.
     """

@@ -23,7 +23,7 @@ class DagPrior:
         by_parents: Log weight of a node with m parents among d nodes, a function of (m, d).
 
     Example:
-        >>> from trjmcmc import Dags
+        >>> from trjmcmc.graphs import Dags
         >>> from trjmcmc.graphs import edge_penalty
         >>> Dags(["a", "b"], prior=edge_penalty(0.5)).log_prior(torch.tensor([[0, 0]])).exp()
         tensor([0.5000], dtype=torch.float64)

@@ -32,8 +32,8 @@ class OrderedDags(Space):
 
     A model is a row of (d - 1) + d (d - 1) / 2 integers: the Lehmer code of the order, then a bit
     for each pair of places, whether the earlier node is a parent of the later. All such rows are
-    graphs, so that a network can draw them place by place (:class:`~trjmcmc.Made`): it is the
-    space of variational inference over graphs.
+    graphs, so that a network can draw them place by place (:class:`~trjmcmc.weights.Made`): it is
+    the space of variational inference over graphs.
 
     A graph has as many codes as its partial order has linear extensions. With
     ``prior="graphs"`` the prior of a code is that of the graph times the probability of the order
@@ -221,8 +221,8 @@ class OrderedDags(Space):
         return [f"{graph} [{nodes}]" for graph, nodes in zip(graphs, orders, strict=True)]
 
     def code_of(self, model: Any) -> Tensor:
-        """The code of a label, "a->b [a, b]", or of a graph as :class:`~trjmcmc.Dags` takes it
-        and a sequence of names."""
+        """The code of a label, "a->b [a, b]", or of a graph as :class:`~trjmcmc.graphs.Dags` takes
+        it and a sequence of names."""
         graph, order = model, None
         if isinstance(model, str) and model.rstrip().endswith("]"):
             graph, _, names = model.rstrip()[:-1].rpartition("[")

@@ -104,7 +104,7 @@ class Account:
         counted = {"evaluations": self.evaluations, "gradients": self.gradients}
         return {**counted, "overflows": int(self.overflows)}
 
-    def take_up(self, held: Mapping[str, int]) -> None:
+    def restore(self, held: Mapping[str, int]) -> None:
         """Go on counting from what was held, to a limit of one's own."""
         self.limit = math.inf
         self.evaluations, self.gradients = held["evaluations"], held["gradients"]

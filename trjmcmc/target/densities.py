@@ -89,7 +89,7 @@ class Densities(ABC):
         return Evaluation(log_prior, log_likelihood, forgiven, calls)
 
     @abstractmethod
-    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+    def shared_slots(self, old: Tensor, new: Tensor) -> Tensor:
         """Slots with the same entry of the same parameter in both models, (C, D), bool."""
 
     @abstractmethod
@@ -174,7 +174,7 @@ class Shared(Densities):
     def by_row(self, function: RowFunction, code: Tensor, *columns: Tensor) -> tuple[Tensor, ...]:
         return function(self.each[0], *columns, self.space.items(code))
 
-    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+    def shared_slots(self, old: Tensor, new: Tensor) -> Tensor:
         return self.space.active(old) & self.space.active(new)
 
     def examples(self, n: int, device: torch.device) -> Iterator[tuple[Density, Tensor]]:
@@ -254,7 +254,7 @@ class ByModel(Densities):
         new.padded = padded(each)
         return new
 
-    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+    def shared_slots(self, old: Tensor, new: Tensor) -> Tensor:
         both = self.space.active(old) & self.space.active(new)
         return both & (self._entry_sizes[old[:, 0]] == self._entry_sizes[new[:, 0]])
 

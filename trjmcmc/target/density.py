@@ -244,7 +244,7 @@ class Density:
             change = change + gap.reshape(len(theta), -1).sum(-1)
         return change
 
-    def refill(self, theta: Tensor, keep: Tensor, items: Tensor | None) -> Tensor:
+    def sample_missing(self, theta: Tensor, keep: Tensor, items: Tensor | None) -> Tensor:
         """Draw entries afresh from their priors, given those that are kept; global generator.
 
         Arguments:

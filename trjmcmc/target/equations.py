@@ -19,8 +19,8 @@ NodeDensity = Callable[[int, dict[str, Tensor], Tensor], Tensor]
 class Equations:
     """Log likelihood of a graph with parameters: a sum over nodes of densities given parents.
 
-    It is a likelihood as :class:`~trjmcmc.Target` takes them, over :class:`~trjmcmc.Dags` with
-    the same nodes in the same order. Runs know it when they see it, and go node by node: given
+    It is a likelihood as :class:`~trjmcmc.Target` takes them, over :class:`~trjmcmc.graphs.Dags`
+    with the same nodes in the same order. Runs know it when they see it, and go node by node: given
     the graph, what one node's equation has learned says nothing of another's.
 
     Arguments:

@@ -2,9 +2,9 @@
 
 Targets hold densities of labelled components and no k!. Where names mean nothing, that is made up
 for in three places: a map in canonical order has 1/k! in its density
-(:mod:`trjmcmc.transport.ordered`); births and deaths have the number of places where a component
-may stand in their ratio (:mod:`trjmcmc.kernel.components.births`), and so have splits and merges
-(:mod:`trjmcmc.kernel.components.split`).
+(:mod:`trjmcmc.transport.sorted_components`); births and deaths have the number of places where a
+component may stand in their ratio (:mod:`trjmcmc.kernel.components.births`), and so have splits and
+merges (:mod:`trjmcmc.kernel.components.split`).
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class Components:
         keep = torch.ones_like(theta, dtype=torch.bool)
         keep[:, self.slots[0]] = False
         code = self._full.expand(len(theta), -1)
-        return self.target.refill(code, theta, keep, seed)[:, self.slots[0]]
+        return self.target.sample_missing(code, theta, keep, seed)[:, self.slots[0]]
 
     def log_prior(self, theta: Tensor, x: Tensor) -> Tensor:
         """Log prior density of one component of each chain, given what all share, (C,)."""
@@ -378,7 +378,7 @@ def components_of(target: Target) -> tuple[Components, ...]:
 
     That costs likelihoods, and a run asks often: the target remembers the answer.
     """
-    return target.once(_all_components)
+    return target.cached(_all_components)
 
 
 def _all_components(target: Target) -> tuple[Components, ...]:

@@ -19,7 +19,7 @@ class Nodes:
     Given the graph the posterior is a product over nodes, and evidences are too.
 
     Arguments:
-        target: Over :class:`~trjmcmc.Dags`.
+        target: Over :class:`~trjmcmc.graphs.Dags`.
 
     Attributes:
         targets: One a node, over :class:`~trjmcmc.Subsets` of the others.

@@ -18,7 +18,7 @@ from .likelihood import Array, Quantity
 from .support import unchecked
 
 
-class Parameters:
+class NamedParameters:
     """What tells parameters of all models by name and in the user's units: a part of targets."""
 
     _densities: Densities

@@ -13,13 +13,13 @@ from .counting import Counting, rows_in_cache
 from .densities import Densities
 from .density import PROBES, Density
 from .likelihood import each_kind
-from .parameters import Parameters
+from .parameters import NamedParameters
 from .support import unchecked
 
 SAME = 1e-3  # relative change of a log likelihood up to which two values of it are the same
 
 
-def probe(target: Parameters, account: Account) -> tuple[Tensor, list[float]]:
+def probe(target: NamedParameters, account: Account) -> tuple[Tensor, list[float]]:
     """Call every likelihood once at prior draws, from torch's global generator.
 
     Arguments:

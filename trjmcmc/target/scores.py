@@ -21,8 +21,8 @@ MOST_FULL = 20  # nodes of which a table holds all parent sets
 class LocalScores:
     r"""Log likelihood of a graph: a sum over its nodes of a score of the node's parents.
 
-    It is a likelihood as :class:`~trjmcmc.Target` takes them, over :class:`~trjmcmc.Dags` with
-    the same nodes in the same order. Runs know it when they see it, and move by its tables.
+    It is a likelihood as :class:`~trjmcmc.Target` takes them, over :class:`~trjmcmc.graphs.Dags`
+    with the same nodes in the same order. Runs know it when they see it, and move by its tables.
 
     Arguments:
         names: One name a node.
@@ -120,7 +120,7 @@ class LocalScores:
     # ---- evaluation ---------------------------------------------------------------------------
 
     def __call__(self, params: dict[str, Tensor], active: Tensor) -> Tensor:
-        """Scores of graphs, edges (C, d (d - 1)) as :class:`~trjmcmc.Dags` orders them -> (C,)."""
+        """Scores of graphs, edges (C, d (d - 1)) in the order of ``trj.graphs.Dags`` -> (C,)."""
         masks = (active.long() * self._parent_bits).view(len(active), len(self.names), -1).sum(2)
         return self.of(masks)
 
@@ -148,7 +148,7 @@ class LocalScores:
 
     @cached_property
     def _parent_bits(self) -> Tensor:
-        """The bit of the parent of each edge, in the order of :class:`~trjmcmc.Dags`."""
+        """The bit of the parent of each edge, in the order of :class:`~trjmcmc.graphs.Dags`."""
         d = len(self.names)
         others = [i for j in range(d) for i in range(d) if i != j]
         return 1 << torch.tensor(others, dtype=torch.long, device=self.table.device)

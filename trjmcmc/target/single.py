@@ -71,7 +71,7 @@ class Single:
         for block in self.density.blocks:
             keep[:, block.slots] = block.items is None
         with seeded(seed, theta.device), unchecked():
-            rows = self.density.refill(rows, keep, None)
+            rows = self.density.sample_missing(rows, keep, None)
         return torch.cat([rows[:, b.slots] for b in self._own], 1)
 
     def log_prior_by_slot(self, theta: Tensor, x: Tensor) -> Tensor:

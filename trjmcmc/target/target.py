@@ -22,7 +22,7 @@ from .density import Density
 from .equations import Equations
 from .likelihood import LogLikelihood
 from .model import Model, Truth, stated_dtype
-from .parameters import Parameters
+from .parameters import NamedParameters
 from .pieces import in_pieces
 from .prior import PriorSpec
 from .probe import probe
@@ -34,7 +34,7 @@ from .words import InWords
 Found = TypeVar("Found")
 
 
-class Target(Parameters, InWords, Remade, Counted):
+class Target(NamedParameters, InWords, Remade, Counted):
     """The posterior over models and parameters, up to its normalising constant.
 
     Nothing that a run does changes it, so that many may share one. Two forms: a list of models,
@@ -164,7 +164,7 @@ class Target(Parameters, InWords, Remade, Counted):
         new._hold(self._densities.over(space))
         return new
 
-    def once(self, function: Callable[[Target], Found]) -> Found:
+    def cached(self, function: Callable[[Target], Found]) -> Found:
         """What a function says of this target, computed at the first call and kept here."""
         if function not in self._known:
             self._known[function] = function(self)
@@ -243,7 +243,7 @@ class Target(Parameters, InWords, Remade, Counted):
         """The target of some rows of a batch: itself, unless rows differ in more than the point."""
         return self
 
-    def returned(self, code: Tensor, theta: Tensor) -> torch.dtype | None:
+    def likelihood_dtype(self, code: Tensor, theta: Tensor) -> torch.dtype | None:
         """Precision of the numbers that a model's likelihood returns; None of a black box.
 
         Arguments:
@@ -364,11 +364,11 @@ class Target(Parameters, InWords, Remade, Counted):
                     theta[rows] = density.unconstrain(draws, items, self.dim).to(theta)
         return torch.where(self.space.active(code), theta, 0.0)
 
-    def kept(self, old: Tensor, new: Tensor) -> Tensor:
+    def shared_slots(self, old: Tensor, new: Tensor) -> Tensor:
         """Slots that hold the same entry of the same parameter in both models, (C, D), bool."""
-        return self._densities.kept(old, new)
+        return self._densities.shared_slots(old, new)
 
-    def refill(self, code: Tensor, theta: Tensor, keep: Tensor, seed: int) -> Tensor:
+    def sample_missing(self, code: Tensor, theta: Tensor, keep: Tensor, seed: int) -> Tensor:
         """Draw entries of the parameters from their priors, given those that are kept.
 
         Arguments:
@@ -382,7 +382,7 @@ class Target(Parameters, InWords, Remade, Counted):
         """
         with seeded(seed, self.device), torch.no_grad(), unchecked():
             (filled,) = self._densities.by_row(
-                lambda d, theta, keep, items: (d.refill(theta, keep > 0, items),), code, theta, keep
+                lambda d, x, keep, items: (d.sample_missing(x, keep > 0, items),), code, theta, keep
             )
         return torch.where(self.space.active(code), filled, 0.0)
 

@@ -49,8 +49,8 @@ class Transport(nn.Module, ABC):
     """A density for every model, and a way to it from one reference distribution.
 
     A reference point has the D coordinates of the padded space, and the auxiliary ones of the
-    reference, by which a map may choose (:class:`Mixture`). Most maps are one bijection a model:
-    derive those from :class:`Bijection`.
+    reference, by which a map may choose (:class:`MixtureOfMaps`). Most maps are one bijection a
+    model: derive those from :class:`Bijection`.
 
     Arguments:
         space: The bound model space.

@@ -59,7 +59,7 @@ class Expansion(NamedTuple):
     centre: Tensor
 
 
-class Laplace(Bijection, Remembers):
+class LaplaceMap(Bijection, Remembers):
     r"""The normal at each model's mode, with a flow inside it if there is one.
 
     .. math:: T(z \mid m) = \hat\theta(m) + L(m)\, f(z \mid m), \qquad
@@ -91,7 +91,7 @@ class Laplace(Bijection, Remembers):
     Example:
         >>> from trjmcmc import problems
         >>> target = problems.variable_selection(4)
-        >>> flow = Laplace(target)
+        >>> flow = LaplaceMap(target)
         >>> code = target.space.enumerate()
         >>> exact = torch.tensor(list(target.truth.log_evidence.values()))
         >>> gap = flow.log_evidence(code) - target.space.log_prior(code) - exact
@@ -112,7 +112,7 @@ class Laplace(Bijection, Remembers):
     ) -> None:
         if not target.differentiable:
             raise ConfigurationError(
-                "Laplace: the likelihood has no gradients; write it in torch, wrap it by "
+                "LaplaceMap: the likelihood has no gradients; write it in torch, wrap it by "
                 "trj.with_gradient, or give the models a surrogate"
             )
         if flow is not None and (not flow.spares_pass or flow.space.n_slots != target.dim):
@@ -314,14 +314,14 @@ class Laplace(Bijection, Remembers):
         up, down = slope.double().view(2, n, d, d)
         return (up - down) / (2 * STEP)
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Laplace:
+    def _apply(self, fn: Any, recurse: bool = True) -> LaplaceMap:
         super()._apply(fn, recurse)
         self._use(self.target.to(dtype=self.scale.dtype, device=self.scale.device))
         return self
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Laplace:
+    def __deepcopy__(self, memo: dict[int, Any]) -> LaplaceMap:
         flow = copy.deepcopy(self.flow, memo)
-        return Laplace(
+        return LaplaceMap(
             self.target, flow, megabytes=self.megabytes, reference=copy.deepcopy(self.reference)
         )
 

@@ -21,7 +21,7 @@ ASTRAY = 0.01  # largest error of pull after push, relative to 1 + |z|
 COMPONENTS = 4  # maps in the default mixture: as good as 8, better than 1 on several modes
 
 
-class Mixture(Choosing):
+class MixtureOfMaps(Choosing):
     r"""A weighted mixture of maps, optionally seen through one outer map.
 
     .. math:: q(\theta | m) = \sum_c w_c(m) \, q_c(T^{-1}(\theta) | m) \, |\det dT^{-1}/d\theta|
@@ -49,7 +49,8 @@ class Mixture(Choosing):
     Example:
         >>> from trjmcmc import problems
         >>> space = problems.sinh_arcsinh().space
-        >>> flow = Mixture([CosmicFlow(space, layers=2, hidden=(8,), seed=i) for i in range(2)])
+        >>> maps = [CosmicFlow(space, layers=2, hidden=(8,), seed=i) for i in range(2)]
+        >>> flow = MixtureOfMaps(maps)
         >>> z = flow.reference.sample((5, 2), torch.Generator().manual_seed(0), torch.float32)
         >>> theta, log_q = flow.push(z, torch.tensor([[0], [1], [0], [1], [1]]))
         >>> z.shape, theta.shape, log_q.shape
@@ -66,10 +67,10 @@ class Mixture(Choosing):
     ) -> None:
         if not isinstance(components, Parts):
             if not components or not all(c.spares_pass for c in components):
-                raise ConfigurationError("Mixture: expected components that pass spare coordinates")
+                raise ConfigurationError("components: expected maps that pass spare coordinates")
             components = Maps(components)
         if outer is not None and not outer.spares_pass:
-            raise ConfigurationError("Mixture: expected an outer map that passes spare coordinates")
+            raise ConfigurationError("outer: expected a map that passes spare coordinates")
         super().__init__(components.space, Extended(components.reference, 1, sticky=sticky))
         self.components, self.outer = components, outer
         size = self.space.size
@@ -190,7 +191,7 @@ def mixture_flow(
     flow = CosmicFlow(space, reference=reference, seed=seed, **options)  # type: ignore[arg-type]
     if components == 1 or not space.n_slots:
         return flow
-    return Mixture(Diagonals(space, flow.reference, components, seed), flow)
+    return MixtureOfMaps(Diagonals(space, flow.reference, components, seed), flow)
 
 
 def _edges(log_w: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from ..draws import Pool
 from ..rng import weighted
 from ..space.base import Space, check_enumerable
 from ..target.resolution import resolved
-from .mixture import Mixture
+from .mixture import MixtureOfMaps
 from .parts import Gaussians
 
 SOME = 4  # normals that are tried between one and as many as are allowed
@@ -131,7 +131,7 @@ def gaussian_mixture(
     *,
     components: int = 8,
     draws: int = MOST_DRAWS,
-) -> Mixture:
+) -> MixtureOfMaps:
     """For each model a mixture of normals, as a map: jumps through it need no training.
 
     Arguments:
@@ -179,7 +179,7 @@ def gaussian_mixture(
         tril[i, :k, used[:, None], used] = factor.to(like.dtype)
     most = int((log_weights > -math.inf).sum(1).max())
     parts = Gaussians(space, loc[:, :most], tril[:, :most])
-    return Mixture(parts, log_weights=log_weights[:, :most]).requires_grad_(False)
+    return MixtureOfMaps(parts, log_weights=log_weights[:, :most]).requires_grad_(False)
 
 
 def _fit(x: Tensor, k: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:

@@ -131,7 +131,7 @@ class PerModel(Bijection):
         self.loc[index], self.scale[index] = loc, scale
 
     @torch.no_grad()
-    def take(self, model: int, other: PerModel) -> None:
+    def copy_map(self, model: int, other: PerModel) -> None:
         """Take the map of one model from another of the same shape.
 
         Arguments:

@@ -17,7 +17,7 @@ class Whitened(Bijection):
     .. math:: T(z \mid m) = \mu_m + L_m f(z \mid m)
 
     Locations and factors are constants: of draws, or of normals at the modes
-    (:meth:`Laplace.normals`). Unlike :class:`Laplace` it has a table of models, and costs one
+    (:meth:`LaplaceMap.normals`). Unlike :class:`LaplaceMap` it has a table of models, and costs one
     matrix product where there is one model.
 
     Arguments:
@@ -31,7 +31,8 @@ class Whitened(Bijection):
         ShapeError: Tables of the wrong shape, or a space too large for tables.
 
     Example:
-        >>> from trjmcmc import CosmicFlow, problems
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.sinh_arcsinh().space
         >>> flow = Whitened(CosmicFlow(space), torch.ones(2, 2), 2 * torch.eye(2).expand(2, 2, 2))
         >>> theta, _ = flow.from_reference(torch.ones(2, 2), space.enumerate())

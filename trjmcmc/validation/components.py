@@ -11,7 +11,7 @@ from ..space.base import Kind
 from ..target.likelihood import Active
 from ..target.support import unchecked
 from .asked import Skipped
-from .places import Place
+from .places import Points
 
 SAME = {torch.float64: 1e-6, torch.float32: 1e-3}  # relative, of log likelihoods
 
@@ -22,7 +22,7 @@ MOST_ITEMS = 50  # that are looked at, the first ones
 FEWEST = 8  # points with an item on from which its silence means something
 
 
-def check_exchange(place: Place) -> list[Doubt] | None:
+def check_exchange(place: Points) -> list[Doubt] | None:
     """Let components of a kind trade places: the likelihood must not change.
 
     Components that their prior orders are left out.
@@ -70,7 +70,7 @@ def _gap(before: Tensor, after: Tensor, close: float) -> tuple[bool, int]:
     return bool((gap > close).any()), int(gap.argmax())
 
 
-def check_masks(place: Place, seed: int) -> list[Doubt] | None:
+def check_masks(place: Points, seed: int) -> list[Doubt] | None:
     """Replace the entries of one item that is on: the likelihood must notice.
 
     An item that is on and never noticed, while others of its kind are, is masked by another's
@@ -126,7 +126,7 @@ def _last_is_silent(on: Tensor, seen: Tensor) -> bool:
     return bool((seen & (torch.arange(on.shape[1]) < last))[some].any())
 
 
-def _masked_item(place: Place, kind: Kind, on: Tensor, seen: Tensor) -> list[Doubt]:
+def _masked_item(place: Points, kind: Kind, on: Tensor, seen: Tensor) -> list[Doubt]:
     """Items that are on and never noticed, and items that are noticed in some models only."""
     space = place.space
 
@@ -165,11 +165,11 @@ def _governor(on: Tensor, seen: Tensor, i: int) -> int | None:
     return None
 
 
-def _shown(place: Place) -> dict[str, Tensor]:
+def _shown(place: Points) -> dict[str, Tensor]:
     with torch.no_grad(), unchecked():
         return place.density.shown(place.theta, place.items)
 
 
-def _value(place: Place, shown: dict[str, Tensor], active: Active | None) -> Tensor:
+def _value(place: Points, shown: dict[str, Tensor], active: Active | None) -> Tensor:
     with torch.no_grad(), unchecked():
         return place.density.likelihood(shown, len(place.theta), active)

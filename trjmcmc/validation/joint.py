@@ -28,7 +28,7 @@ from ..kernel.proposal.neighbours import Neighbours
 from ..simulate.prior import drawn_from_prior
 from ..target.target import Target
 from .asked import Skipped, by_chance
-from .remake import Simulated
+from .remake import Simulation
 
 CHAINS = 24
 
@@ -45,7 +45,7 @@ MOST_QUANTITIES = 40
 CAREFUL = 10  # what p-values by normal tails of few chains are multiplied by
 
 
-def check_joint(by: Simulated) -> list[Doubt]:
+def check_joint(by: Simulation) -> list[Doubt]:
     """Where chains end that draw parameters and data in turn, against the prior."""
     target, simulator, make, generator, over = by
     code, theta = drawn_from_prior(target, CHAINS, generator)

@@ -18,7 +18,7 @@ POSTERIOR_POINTS = 24
 
 
 @dataclass(frozen=True)
-class Place:
+class Points:
     """Points of one likelihood.
 
     Attributes:
@@ -39,14 +39,14 @@ class Place:
     items: Tensor | None
     seen: Tensor
 
-    def of(self, target: Target) -> Place:
+    def of(self, target: Target) -> Points:
         """The same points of the same models in a target of another precision."""
         density = target.densities.of(self.code[0])
         theta = self.theta.to(target.dtype)
-        return Place(density, target.space, self.label, self.code, theta, self.items, self.seen)
+        return Points(density, target.space, self.label, self.code, theta, self.items, self.seen)
 
 
-def places(target: Target, result: Result | None, generator: torch.Generator) -> list[Place]:
+def places(target: Target, result: Result | None, generator: torch.Generator) -> list[Points]:
     """Points of each likelihood of a target.
 
     Arguments:
@@ -81,5 +81,5 @@ def places(target: Target, result: Result | None, generator: torch.Generator) ->
         code, theta, seen = code[fine], theta[fine], seen[fine.cpu()]
         if len(code):
             items = target.densities.items(code)
-            found.append(Place(density, space, label, code, theta, items, seen))
+            found.append(Points(density, space, label, code, theta, items, seen))
     return found

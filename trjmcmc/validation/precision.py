@@ -12,7 +12,7 @@ from ..promises import ROUNDING_ERROR
 from ..target.support import unchecked
 from ..target.target import Target
 from .asked import Skipped
-from .places import Place
+from .places import Points
 
 HOPELESS = 1000.0  # nats below the best point, where what overflows is impossible in truth too
 
@@ -20,7 +20,7 @@ MANY = 0.1  # share of the points of a posterior that rounding must spoil
 
 
 def check_precision(
-    place: Place, narrow: Target | None, wide: Target | None, fixed: bool
+    place: Points, narrow: Target | None, wide: Target | None, fixed: bool
 ) -> list[Doubt]:
     """Evaluate the same points in both precisions.
 
@@ -65,7 +65,7 @@ def check_precision(
     return [Doubt(place.label, words, float(gap.max()), remedy, grave=fixed)]
 
 
-def _both(place: Place, theta: Tensor) -> tuple[Tensor, Tensor]:
+def _both(place: Points, theta: Tensor) -> tuple[Tensor, Tensor]:
     with torch.no_grad(), unchecked():
         found = place.density.evaluate(theta, place.items, False)
         shown = place.density.shown(theta, place.items)

@@ -24,7 +24,7 @@ from ..target.density import Density
 from ..target.support import unchecked
 from ..target.target import Target
 from .asked import Skipped
-from .remake import Simulated
+from .remake import Simulation
 
 POINTS = 4  # prior draws around which data are simulated, at least one a model up to twice as many
 
@@ -67,7 +67,7 @@ class Excess:
         return self.mean - 1 > max(ERRORS * self.error, LEAST)
 
 
-def check_ratios(by: Simulated) -> list[Doubt]:
+def check_ratios(by: Simulation) -> list[Doubt]:
     """Mean likelihood ratios over simulated data, around draws of the prior."""
     found: list[Excess] = []
     code, theta = _points(by.target, by.generator)
@@ -119,7 +119,7 @@ def _points(target: Target, generator: torch.Generator) -> tuple[Tensor, Tensor]
     return code, theta
 
 
-def _around(by: Simulated, code: Tensor, theta: Tensor) -> tuple[list[Excess], list[Doubt]]:
+def _around(by: Simulation, code: Tensor, theta: Tensor) -> tuple[list[Excess], list[Doubt]]:
     """Steps from one point, over data simulated there; or what forbids to make any."""
     target, simulator, make, generator, _ = by
     slots = target.space.active(code[None])[0].nonzero()[:, 0]

@@ -15,7 +15,7 @@ from ..target.target import Target
 Make = Callable[[Any], Target]  # gives the target over other data
 
 
-class Simulated(NamedTuple):
+class Simulation(NamedTuple):
     """A target, and all that it takes to look at it over simulated data.
 
     Attributes:

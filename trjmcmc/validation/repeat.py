@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Given:
+class Setup:
     """What every repeat is made of, the same for all; it can be sent to workers.
 
     Attributes:
@@ -58,7 +58,7 @@ class Given:
     seed: int = 0
 
 
-def one_repeat(given: Given, number: int) -> dict[str, Any]:
+def one_repeat(given: Setup, number: int) -> dict[str, Any]:
     """What one repeat has found, as plain data.
 
     Returns:

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from ..checkpoint.lock import Lock
 from ..errors import CheckpointError, PoolError
-from ..run.crew import Crew
 from ..run.shard_work import Failed
-from .repeat import Given, one_repeat
+from ..run.tasks import TaskQueue
+from .repeat import Setup, one_repeat
 
 FILE = "repeats.jsonl"
 
@@ -22,7 +22,7 @@ AHEAD = 2  # repeats a worker that are on their way, so that none waits
 WORKERS = 4  # supposed, where an executor does not say how many it has
 
 
-class Kept:
+class SavedRepeats:
     """Finished repeats in a folder, a line of JSON each, so that a new process goes on.
 
     Arguments:
@@ -78,7 +78,7 @@ class Kept:
             self._lock = None
 
 
-def spec_of(given: Given) -> dict[str, Any]:
+def spec_of(given: Setup) -> dict[str, Any]:
     """What tells repeats of one validation from those of another, as plain data."""
     target = given.target
     return {
@@ -91,14 +91,14 @@ def spec_of(given: Given) -> dict[str, Any]:
 
 
 def finished(
-    given: Given, numbers: list[int], executor: Any, over: Callable[[], bool]
+    given: Setup, numbers: list[int], executor: Any, over: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
     """Repeats of those numbers as they come, until time is over.
 
     Arguments:
         given: What they are made of.
         numbers: Which.
-        executor: As of :class:`~trjmcmc.run.crew.Crew`; None does all here.
+        executor: As of :class:`~trjmcmc.run.tasks.TaskQueue`; None does all here.
         over: Whether there is no time left.
 
     Raises:
@@ -111,20 +111,20 @@ def finished(
                 return
             yield one_repeat(given, number)
         return
-    crew = Crew(0, executor)
-    crew.begin(cast("Any", given))  # which asks of a work that it has a target
+    queue = TaskQueue(0, executor)
+    queue.begin(cast("Any", given))  # which asks of a work that it has a target
     most = AHEAD * (getattr(executor, "_max_workers", None) or WORKERS)
     left = list(numbers)
     try:
-        while crew.pending or (left and not over()):
-            while left and len(crew.pending) < most and not over():
+        while queue.pending or (left and not over()):
+            while left and len(queue.pending) < most and not over():
                 number = left.pop(0)
-                crew.send(number, math.inf, one_repeat, number)
+                queue.send(number, math.inf, one_repeat, number)
             if over():
                 return
-            for _, found in crew.arrived():
+            for _, found in queue.arrived():
                 if isinstance(found, Failed):
                     raise PoolError(f"executor: a repeat was lost: {found.text}") from found.error
                 yield found.value
     finally:
-        crew.close()
+        queue.close()

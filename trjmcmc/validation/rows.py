@@ -9,12 +9,12 @@ from torch import Tensor
 
 from ..doubts.doubt import Doubt
 from ..target.support import unchecked
-from .places import Place
+from .places import Points
 
 SAME = {torch.float64: 1e-5, torch.float32: 1e-3}  # relative, of log likelihoods
 
 
-def check_rows(place: Place) -> list[Doubt]:
+def check_rows(place: Points) -> list[Doubt]:
     """Compare a batch with its rows alone and among others."""
     density, theta, items = place.density, place.theta, place.items
     if density.likelihood.foreign:

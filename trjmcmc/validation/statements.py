@@ -14,7 +14,7 @@ from ..target.support import unchecked
 from ..target.target import Target
 from .asked import Asked, Skipped
 from .components import check_exchange, check_masks
-from .places import Place, places
+from .places import Points, places
 from .precision import check_precision
 from .rows import check_rows
 
@@ -50,7 +50,7 @@ def _in(target: Target, dtype: torch.dtype) -> Target | None:
         return None
 
 
-def check_prior(place: Place) -> list[Doubt]:
+def check_prior(place: Points) -> list[Doubt]:
     """Draws of each prior, against its density."""
     if not place.density.blocks:
         return []
@@ -63,7 +63,7 @@ def check_prior(place: Place) -> list[Doubt]:
     return []
 
 
-def check_gradient(place: Place) -> list[Doubt]:
+def check_gradient(place: Points) -> list[Doubt]:
     """Gradients against differences; wrong ones cost speed, never correctness."""
     if not place.density.differentiable or not place.density.blocks:
         raise Skipped(f"{place.label}: no gradients")

@@ -25,9 +25,9 @@ from .joint import check_joint
 from .models import Calibration, judge_models, smoothed
 from .ranks import judge_ranks, rank_table
 from .ratios import check_ratios
-from .remake import Again, Simulated
-from .repeat import SECONDS, Given
-from .repeats import Kept, finished, spec_of
+from .remake import Again, Simulation
+from .repeat import SECONDS, Setup
+from .repeats import SavedRepeats, finished, spec_of
 from .report import Validation
 from .statements import check_statements
 
@@ -138,7 +138,7 @@ def validate(
         def over_simulated_data(check: str, words: str, function: Callable[..., Any]) -> None:
             bar.set_description(words)
             until = clock.part_of_the_time_left(RATIOS_SHARE, end) if max_seconds else math.inf
-            by = Simulated(target, simulator, again, generator, lambda: clock.now() > until)
+            by = Simulation(target, simulator, again, generator, lambda: clock.now() > until)
             asked.ask(check, function, by, failing="over simulated data the model fails")
 
         over_simulated_data("ratios", "likelihood ratios", check_ratios)
@@ -147,8 +147,8 @@ def validate(
             over_simulated_data("joint", "joint test", check_joint)
             bar.set_description("repeats")
             settings = dict(run or {"max_seconds": SECONDS})
-            given = Given(target, again, simulate, settings, sampler, dict(quantities or {}), seed)
-            kept = Kept(folder, spec_of(given))
+            given = Setup(target, again, simulate, settings, sampler, dict(quantities or {}), seed)
+            kept = SavedRepeats(folder, spec_of(given))
             try:
                 for _ in range(sum(number < repeats for number in kept.found)):
                     bar.update()

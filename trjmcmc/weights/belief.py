@@ -18,7 +18,7 @@ LEAST, MOST = 1e-10, 1e6  # variances, in units of the scale squared
 DRIFT = 1e4  # variance by which beliefs age, in units of the map's mean square step
 
 
-class GaussianSurrogate(ModelWeights):
+class GaussianSurrogateWeights(ModelWeights):
     r"""An independent normal belief about each model's bound, with conjugate updates.
 
     Minus a loss is a noisy observation of u(m), the evidence lower bound with log p(m); then
@@ -48,7 +48,7 @@ class GaussianSurrogate(ModelWeights):
 
     Example:
         >>> from trjmcmc import problems
-        >>> q = GaussianSurrogate(problems.variable_selection(2).space)
+        >>> q = GaussianSurrogateWeights(problems.variable_selection(2).space)
         >>> code = torch.tensor([[0, 0], [1, 0], [0, 1], [1, 1]]).repeat(200, 1)
         >>> for _ in range(3):
         ...     q.learn(code, -2.0 * code[:, 0])
@@ -137,7 +137,7 @@ class GaussianSurrogate(ModelWeights):
         self.variance.copy_(grown.clamp(LEAST, self.prior_variance))
 
 
-class GaussianProcess(GaussianSurrogate):
+class GaussianProcessWeights(GaussianSurrogateWeights):
     r"""A Gaussian-process belief: a model informs about similar ones.
 
     .. math:: \mu_t = \mu_{t-1} + k^\top (K + \sigma^2 I)^{-1} (y - \mu_{t-1}), \qquad
@@ -149,7 +149,7 @@ class GaussianProcess(GaussianSurrogate):
 
     Arguments:
         space: A bound space of up to 4096 models.
-        options: As for :class:`GaussianSurrogate`.
+        options: As for :class:`GaussianSurrogateWeights`.
 
     Raises:
         ConfigurationError: The space is too large.
@@ -159,7 +159,7 @@ class GaussianProcess(GaussianSurrogate):
 
     Example:
         >>> from trjmcmc import problems
-        >>> q = GaussianProcess(problems.variable_selection(3).space)
+        >>> q = GaussianProcessWeights(problems.variable_selection(3).space)
         >>> q.covariance.shape
         torch.Size([8, 8])
     """
@@ -170,8 +170,8 @@ class GaussianProcess(GaussianSurrogate):
     def __init__(self, space: Space, **options: float | str | None) -> None:
         if space.size is None or space.size > MOST_MODELS:
             raise ConfigurationError(
-                f"GaussianProcess: expected a space of at most {MOST_MODELS} models, got "
-                f"{space.size or 'uncounted'}; use GaussianSurrogate or Made"
+                f"GaussianProcessWeights: expected a space of at most {MOST_MODELS} models, got "
+                f"{space.size or 'uncounted'}; use GaussianSurrogateWeights or Made"
             )
         super().__init__(space, **options)  # type: ignore[arg-type]
         code = space.enumerate()

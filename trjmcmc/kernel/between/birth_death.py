@@ -48,8 +48,8 @@ class BirthDeath(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         target, space = self.target, self.target.space
         code, log_ratio = self.proposal.propose(state.code, generator)
-        keep = target.kept(state.code, code)
-        theta = target.refill(code, state.theta, keep, host_number(generator))
+        keep = target.shared_slots(state.code, code)
+        theta = target.sample_missing(code, state.theta, keep, host_number(generator))
         possible = theta.isfinite().all(-1)
         theta = torch.where(possible[:, None], theta, 0.0)
         log_joint = torch.where(possible, target.log_joint(code, theta), -math.inf)

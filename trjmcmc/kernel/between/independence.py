@@ -15,7 +15,7 @@ from ..base import Info, Kernel, State, accept
 from ..proposal.base import IndexProposal
 
 
-class Independent(ABC):
+class ProposalDensity(ABC):
     """A density of the parameters of each model that can be drawn from."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Independent(ABC):
         """Log density of the active coordinates, shape (C,), nats."""
 
 
-class NormalInverseGamma(Independent):
+class NormalInverseGamma(ProposalDensity):
     """For each model a normal for its real parameters and inverse gammas for positive ones.
 
     Arguments:
@@ -127,7 +127,7 @@ class IndependenceJump(Kernel):
     def __init__(
         self,
         target: Target,
-        density: Independent,
+        density: ProposalDensity,
         proposal: IndexProposal,
         *,
         name: str = "independence",

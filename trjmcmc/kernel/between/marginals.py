@@ -125,7 +125,7 @@ class MarginalJump(Kernel):
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         target, space = self.target, self.target.space
         code, log_ratio = self.proposal.propose(state.code, generator)
-        keep = target.kept(state.code, code)
+        keep = target.shared_slots(state.code, code)
         born, dead = space.active(code) & ~keep, space.active(state.code) & ~keep
         fresh = self.marginals.sample(len(code), generator).to(state.theta)
         theta = torch.where(born, fresh, torch.where(keep, state.theta, 0.0))

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...errors import ConfigurationError
 from ...rng import host_order
 from ...target.target import Target
-from ...transport.laplace import Laplace
+from ...transport.laplace import LaplaceMap
 from ..base import Info, Kernel, State, accept
 from ..inside.tuning import DualAveraging
 from ..learning import due
@@ -92,7 +92,7 @@ class UnitGibbs(Kernel):
     between = within = True
 
     def __init__(self, target: Target, *, updates: int | None = None, name: str = "gibbs") -> None:
-        self.quadratic = Quadratic(Laplace(target, megabytes=MEGABYTES), "UnitGibbs")
+        self.quadratic = Quadratic(LaplaceMap(target, megabytes=MEGABYTES), "UnitGibbs")
         self.target, self.space, self.name = target, target.space, name
         none = torch.zeros(1, len(self.quadratic.slots), dtype=torch.long, device=target.device)
         always = self.space.active(none)

@@ -16,7 +16,7 @@ from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...transport.normals import NormalMixture
 from ..base import Info, Kernel, State, accept
-from ..learning import Kept, due
+from ..learning import RecentRows, due
 from .sums import known_total, memo_of
 
 NORMALS = 16  # components of the mixture of normals that newborns are drawn from
@@ -99,7 +99,7 @@ class ComponentBirthDeath(Kernel):
         self.normals, self.share = normals, prior_share
         self._born: NormalMixture | None = None  # what comes and goes
         self._there: NormalMixture | None = None  # what is there
-        self._changed = self._seen = Kept(REMEMBERED)
+        self._changed = self._seen = RecentRows(REMEMBERED)
         self._steps = 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:

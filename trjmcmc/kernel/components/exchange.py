@@ -18,7 +18,7 @@ from ...target.target import Target
 from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import Kept, Spread, due
+from ..learning import RecentRows, TemperedCovariance, due
 from ..steps import LogUniformSteps
 from .newborns import newborns_of
 from .sums import known_total, memo_of
@@ -108,13 +108,13 @@ class ComponentExchange(Kernel):
         if not self.pairs:
             raise ConfigurationError("pairs: none of them is possible with these counts")
         self.newborns = newborns_of(parts)
-        self._seen, self._steps = Kept(REMEMBERED), 0
+        self._seen, self._steps = RecentRows(REMEMBERED), 0
         space = target.space
         self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
         self._lengths = LogUniformSteps(torch.ones((), device=target.device), SHIFTS)
         by = torch.as_tensor(self.newborns.cells.columns[:1] or range(parts.width))
         units = prior_units(target)[1]
-        unit, self._spread = units[parts.slots[0]], Spread(units[self._shared])
+        unit, self._spread = units[parts.slots[0]], TemperedCovariance(units[self._shared])
         self._unit = torch.full_like(unit, math.inf)  # coordinates that do not count
         self._unit[by] = unit[by]
 

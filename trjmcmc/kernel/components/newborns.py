@@ -382,7 +382,7 @@ def newborns_of(parts: Components) -> Newborns:
     """
     target = parts.target
     bare = target.target if isinstance(target, Tempered) else target
-    found = bare.once(_of_all_kinds)[parts.place]
+    found = bare.cached(_of_all_kinds)[parts.place]
     if isinstance(found, ConfigurationError):
         raise found
     return found.on(parts)

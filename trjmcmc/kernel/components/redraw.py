@@ -12,7 +12,7 @@ from torch import Tensor
 from ...target.exchangeable import components_of
 from ...target.target import Target
 from ...transport.normals import NormalMixture
-from ..learning import Kept, due
+from ..learning import RecentRows, due
 
 TRIED = 8  # draws that each chain without components is offered, a step
 
@@ -65,7 +65,7 @@ class SharedRedraw:
         shared = (space.slot_item == space.n_items) & counted
         self.target, self.slots = target, shared.nonzero()[:, 0]
         self.normals: NormalMixture | None = None
-        self._steps, self._seen, self._starts = 0, Kept(MOST), Kept(MOST)
+        self._steps, self._seen, self._starts = 0, RecentRows(MOST), RecentRows(MOST)
 
     def __bool__(self) -> bool:
         """Whether anything is shared."""

@@ -12,7 +12,7 @@ from ...target.target import Target
 from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import Spread
+from ..learning import TemperedCovariance
 from ..steps import Around, LogUniformSteps
 from .sums import known_total, memo_of
 
@@ -58,7 +58,7 @@ class SharedWalk(Kernel):
         self.target, self.name = target, name
         self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
         self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
-        self._spread = Spread(self.steps.scale)
+        self._spread = TemperedCovariance(self.steps.scale)
         self.around = Around(target.periodic_slots[self.slots])
         parts = components_of(target)
         fixed = bool(parts) and parts[0].apart and not parts[0].delicate

@@ -14,7 +14,7 @@ from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import Kept, due
+from ..learning import RecentRows, due
 from .sums import known_total, memo_of
 
 HALVINGS = 7  # scales of the proposed distance: 1, 1/2, 1/4, ... prior standard deviations
@@ -84,7 +84,7 @@ class ComponentSplitMerge(Kernel):
         low, levels = parts.space.levels()
         self._positive = target.positive_slots(low + levels - 1)[parts.slots[0]]
         self._factor: Tensor | None = None  # of the covariance of distances, in prior units
-        self._accepted, self._steps = Kept(REMEMBERED), 0
+        self._accepted, self._steps = RecentRows(REMEMBERED), 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         parts, kind, space = self.components, self.components.kind, self.components.space

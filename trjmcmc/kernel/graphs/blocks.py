@@ -32,7 +32,7 @@ class BlockGibbs(Kernel):
     Blocks are nodes that may well be parents of each other.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores.
         size: Nodes of a block; fewer where there are fewer. Time grows as its square times 2^size.
         orders: Orders that are drawn for each chain.
         name: Shown in tables.

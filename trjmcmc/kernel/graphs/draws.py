@@ -27,7 +27,7 @@ class GraphDraws(Kernel):
     cheaper; the state's memo holds those to come.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores, not tempered.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores, not tempered.
         ahead: Steps whose draws are made at once, at most: 512 chains of 11 nodes took 340 us a
             draw with 1, 34 with 16.
         name: Shown in tables.

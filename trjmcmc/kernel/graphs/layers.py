@@ -28,7 +28,7 @@ class LayerGibbs(Kernel):
     partitions weigh: nothing is rejected.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores.
         moves: Nodes that move, a step; as many as there are if omitted.
         name: Shown in tables.
 

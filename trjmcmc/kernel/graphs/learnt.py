@@ -20,7 +20,7 @@ class OrderRefresh(Kernel):
     (``prior="graphs"``), by the ratio where all orders of a graph count alike.
 
     Arguments:
-        target: Over :class:`~trjmcmc.OrderedDags`.
+        target: Over :class:`~trjmcmc.graphs.OrderedDags`.
         name: Shown in tables.
 
     Raises:

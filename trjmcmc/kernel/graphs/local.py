@@ -18,7 +18,7 @@ class LocalWeights:
     """Log prior and likelihood of the parent sets of each node, as far as they depend on these.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` whose likelihood is
+        target: A target over :class:`~trjmcmc.graphs.Dags` whose likelihood is
             :class:`~trjmcmc.graphs.LocalScores`; tempered ones count to their power.
 
     Raises:

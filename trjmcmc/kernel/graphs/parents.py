@@ -18,7 +18,7 @@ class ParentGibbs(Kernel):
     """New parents of a node, drawn given the rest of the graph: all sets without descendants.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores.
         name: Shown in tables.
 
     Raises:
@@ -65,7 +65,7 @@ class EdgeReversal(Kernel):
     .. math:: \frac{E}{E'} \frac{Z^*_i Z_j}{Z^*_j Z_i}.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores.
         name: Shown in tables.
 
     Raises:

@@ -39,7 +39,7 @@ class GraphWalk(Kernel):
     the sums of g around both.
 
     Arguments:
-        target: A target over :class:`~trjmcmc.Dags` with local scores.
+        target: A target over :class:`~trjmcmc.graphs.Dags` with local scores.
         moves: Neighbours one after the other, a step.
         name: Shown in tables.
 

@@ -14,7 +14,7 @@ from ...target.target import Target
 from ...transport.base import Transport
 from ..base import Info, Kernel, State, accept
 from .frame import Frame
-from .tuning import Covariance, DualAveraging, Spread
+from .tuning import Covariance, DualAveraging, GroupScales
 
 METRICS = ("diagonal", "dense")
 
@@ -132,7 +132,7 @@ class HMC(Kernel):
         self._scale = torch.ones(groups, target.dim, dtype=target.dtype, device=device)
         if metric == "dense":
             self._scale = torch.diag_embed(self._scale)
-        self._learner = Covariance if metric == "dense" else Spread
+        self._learner = Covariance if metric == "dense" else GroupScales
         self._window, self._steps, self._since = self._learner(self._scale), 0, 0
         self._setting = self._tuned = Setting(self._scale, first)
 

@@ -48,7 +48,7 @@ class DualAveraging:
         self.average = torch.where(seen, average, self.average)
 
 
-class Spread:
+class GroupScales:
     """Standard deviations of coordinates by group, shrunk towards those known before."""
 
     def __init__(self, before: Tensor) -> None:

@@ -85,13 +85,14 @@ class Learnt(IndexProposal):
 
     Arguments:
         weights: Has ``sample(n, generator)`` and ``log_prob(code)``, such as
-            :class:`trjmcmc.Made`.
+            :class:`trjmcmc.weights.Made`.
 
     Source:
         Davies et al., "Variational transdimensional inference", whose q(m) it takes
 
     Example:
-        >>> from trjmcmc import UniformWeights, problems
+        >>> from trjmcmc import problems
+        >>> from trjmcmc.weights import UniformWeights
         >>> q = UniformWeights(problems.variable_selection(3).space)
         >>> new, ratio = Learnt(q).propose(torch.zeros(4, 3).long(), torch.Generator())
         >>> ratio.tolist()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...target.units import check_absent_is_zero
-from ...transport.laplace import Laplace
+from ...transport.laplace import LaplaceMap
 
 SAME = 0.01  # largest difference of two expansions of one quadratic, in its units and nats
 
@@ -54,12 +54,12 @@ class Quadratic:
 
     Example:
         >>> from trjmcmc import problems
-        >>> quadratic = Quadratic(Laplace(problems.variable_selection(4)), "an example")
+        >>> quadratic = Quadratic(LaplaceMap(problems.variable_selection(4)), "an example")
         >>> quadratic.terms.precision.shape, quadratic.terms.gain.shape
         (torch.Size([4, 4]), torch.Size([4]))
     """
 
-    def __init__(self, flow: Laplace, name: str) -> None:
+    def __init__(self, flow: LaplaceMap, name: str) -> None:
         space = flow.space
         if not space.units:
             raise ConfigurationError(f"{name}: expected a space of Subsets with items to choose")

@@ -9,13 +9,13 @@ from ...target.target import Target
 from ..plan import Plan
 from ..stated import Limit, Stated
 from .base import Recipe
-from .counts import Components
-from .equations import Equations, has_families
-from .given import Given
-from .graphs import Graphs, graph_draws
+from .counts import CountsRecipe
+from .equations import EquationsRecipe, has_families
+from .given import KernelRecipe
+from .graphs import GraphsRecipe, graph_draws
 from .lists import Lists
-from .subsets import Items
-from .walked_graphs import WalkedGraphs
+from .subsets import SubsetsRecipe
+from .walked_graphs import WalkedGraphsRecipe
 
 MOST_LISTED = 128  # models
 
@@ -31,7 +31,7 @@ def recipe_of(
     stated: Stated = Stated(),  # noqa: B008
 ) -> Recipe:
     """That of the kernel that is stated, or of the kind of space."""
-    kind = Given if stated.kernel is not None else kind_of(target)
+    kind = KernelRecipe if stated.kernel is not None else kind_of(target)
     return kind(target, plan, generator, limit=limit, stated=stated)
 
 
@@ -41,14 +41,14 @@ def kind_of(target: Target) -> type[Recipe]:
     if space.graphs or space.orders:
         return kind_of_graphs(target)
     if space.counts and space.several and components_of(target):
-        return Components
+        return CountsRecipe
     few = FEW_SUBSETS if space.has_items else MOST_LISTED
-    return Lists if space.enumerable and (space.size or 0) <= few else Items
+    return Lists if space.enumerable and (space.size or 0) <= few else SubsetsRecipe
 
 
 def kind_of_graphs(target: Target) -> type[Recipe]:
     """Graphs drawn whole, walked by tables, with parameters of each node; else like items."""
     several = target.space.several and not target.space.orders
     if target.scores is not None and not target.dim and several:
-        return WalkedGraphs if target.once(graph_draws) is None else Graphs
-    return Equations if target.once(has_families) else Items
+        return WalkedGraphsRecipe if target.cached(graph_draws) is None else GraphsRecipe
+    return EquationsRecipe if target.cached(has_families) else SubsetsRecipe

@@ -40,7 +40,7 @@ CLIMB = 200  # steps
 LEAST_PROBABLE = -20.0  # nats that a model's prior may be under that of a draw from it
 
 
-class Cooled(Recipe):
+class CooledRecipe(Recipe):
     """A space too large to list: all chains begin in the prior, moved by the run's own kernels."""
 
     def __init__(

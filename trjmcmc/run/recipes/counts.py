@@ -18,16 +18,16 @@ from ...target.exchangeable import components_of
 from ...target.target import Target
 from ...transport.base import Identity, Transport
 from ...transport.normals import gaussian_mixture
-from ...transport.ordered import OrderedComponents
+from ...transport.sorted_components import SortedComponents
 from ..moves import component_births, component_exchanges, component_walks
 from .base import FRESH, Known, Moves
 from .climbs import DRAWS, with_another
-from .cooled import CLIMBERS, Cooled
+from .cooled import CLIMBERS, CooledRecipe
 
 LEAST_TAUGHT = 4000  # draws from which normals are fitted to ordered components
 
 
-class Components(Cooled):
+class CountsRecipe(CooledRecipe):
     """Births, exchanges, splits; normals of the components in order once there are draws."""
 
     def warm_kernel(self, target: Target) -> Kernel:
@@ -83,16 +83,16 @@ class Components(Cooled):
     def _in_order(self, draws: Pool, generator: torch.Generator) -> Transport:
         """Normals of the components of each kind in the order of one of their parameters."""
         space = self.target.space
-        layers: list[OrderedComponents] = []
+        layers: list[SortedComponents] = []
         for part in components_of(self.target):
             inner = layers[-1] if layers else Identity(space)
-            layers.append(OrderedComponents(inner, kind=part.place))
+            layers.append(SortedComponents(inner, kind=part.place))
         _, u = layers[-1].arrange(draws.code, draws.theta)
         ordered = Pool(draws.code, u, draws.log_joint)
         normals = gaussian_mixture(space, ordered, generator, components=self.plan.normals)
-        found: list[OrderedComponents] = []
+        found: list[SortedComponents] = []
         for layer in layers:
             around = found[-1] if found else normals
-            found.append(OrderedComponents(around, by=int(layer.key), kind=layer.place))
+            found.append(SortedComponents(around, by=int(layer.key), kind=layer.place))
         found[-1].arrange(draws.code, draws.theta)
         return found[-1]

@@ -49,7 +49,7 @@ DRAWN = 20  # times that chains are drawn anew at most, where a likelihood is 0
 CONTRADICTION = 2.0  # nats between tempered runs of a family
 
 
-class Equations(Recipe):
+class EquationsRecipe(Recipe):
     """Jumps to graphs that evidences of families propose, with parameters from their mixtures.
 
     A family is a node with its parents. Its mixture is the normal at the mode where draws of most

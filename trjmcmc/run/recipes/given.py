@@ -19,7 +19,7 @@ A_START = 10  # share of the stated evaluations that these may take is one in so
 CANDIDATES = 16  # prior draws of each chain, which starts at one in proportion to its likelihood
 
 
-class Given(Recipe):
+class KernelRecipe(Recipe):
     """The kernel alone moves chains; all lessons are for it to adapt and to leave the prior."""
 
     @cached_property

@@ -22,7 +22,7 @@ FIRST = 16  # steps of the first round: six thousand graphs tell every edge to .
 MOST_TRIES = 20.0  # orders for a graph, from which moves are measured instead
 
 
-class Graphs(Recipe):
+class GraphsRecipe(Recipe):
     """Each step draws anew: no graph owes anything to the one before."""
 
     exact = True
@@ -37,7 +37,7 @@ class Graphs(Recipe):
     @property
     def drawn(self) -> GraphDraws:
         """What draws the graphs; without one the target has another recipe."""
-        found = self.target.once(graph_draws)
+        found = self.target.cached(graph_draws)
         assert found is not None
         return found
 

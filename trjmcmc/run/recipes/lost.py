@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...draws import Pool
 from ...pilot.parts import Part
-from ...pilot.screening import PARTS, STEPS, WALKERS, screen
+from ...pilot.screening import PARTS, STEPS, WALKERS, search_modes
 from ...transport.base import Transport
 from .base import Known, Recipe, masses
 
@@ -64,7 +64,7 @@ def lost_parts(
     pools = [known.draws] if seen is known.draws else [known.draws, seen]
     shown = max(LEAST_SHOWN, int(recipe.share * SHOWN))
     drawn = [pool.theta[is_of(pool, code)][:shown] for pool in pools]
-    parts = screen(
+    parts = search_modes(
         target,
         code,
         level - float(target.space.log_prior(code[None])[0]),

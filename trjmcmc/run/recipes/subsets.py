@@ -22,7 +22,7 @@ from ...transport.normals import gaussian_mixture
 from ...weights.bernoulli import BernoulliMixture
 from ..moves import birth_death, swaps
 from .base import Known, Moves
-from .cooled import Cooled
+from .cooled import CooledRecipe
 
 NAME = "marginals"
 
@@ -33,7 +33,7 @@ KINDS = 4  # of sets of units, that jumps far away come from
 SHARES = [0.4, 0.2, 0.4]  # of births and deaths by marginals, of such jumps, of new values
 
 
-class Items(Cooled):
+class SubsetsRecipe(CooledRecipe):
     """Births and deaths of items, and conditional draws of one item where a model allows them."""
 
     def warm_kernel(self, target: Target) -> Kernel:

@@ -15,14 +15,14 @@ from ...target.target import Target
 from ..moves import graph_moves
 from ..plan import Plan
 from .base import Known, Moves
-from .cooled import Cooled
+from .cooled import CooledRecipe
 
 WARM = 1  # steps of all moves at each power: on Sachs's 7466 rows three were no better
 
 FEWER = 2  # a step is dear: with 256 chains ten times tau are an error of .01
 
 
-class WalkedGraphs(Cooled):
+class WalkedGraphsRecipe(CooledRecipe):
     """Blocks of nodes, layers, edges turned around, and neighbours, from draws of the prior on."""
 
     def __init__(

@@ -21,7 +21,7 @@ ASKED = 5.0  # seconds between questions whether there are any
 PAUSES = (0.001, 0.05)  # seconds between looks at tasks, the shortest and the longest
 
 
-class Crew:
+class TaskQueue:
     """Shards, the workers that advance them, and the tasks that these have.
 
     Arguments:

@@ -26,13 +26,13 @@ from ..fit.train import train
 from ..pilot.audit import REPLICATES, Audit
 from ..pilot.parts import Part
 from ..pilot.report import Score
-from ..pilot.screening import draws_within, screen
+from ..pilot.screening import draws_within, search_modes
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.mixture import Mixture
+from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
-from .climbs import Climbs
+from .climbs import ClimbsByModel
 from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
@@ -40,7 +40,7 @@ from .flow_over import flow_over
 from .moments import Widening, can_be_followed
 from .normals_of_draws import normals_of_draws
 from .policy import ApproximationPolicy
-from .population import Population
+from .population import PopulationMonteCarlo
 
 OBJECTIVES = ("cover, then polish", "cover", "reverse")
 
@@ -70,7 +70,7 @@ class Near(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Recipe:
+class FamilyFit:
     """Fits one family to the posteriors of a small space.
 
     A pilot run of tempered draws comes first, where there is one: maps learn from it what there
@@ -124,7 +124,7 @@ class Recipe:
         self.name = name_of(self.family)
         self.codes = self.target.space.enumerate()
         self.active = self.target.space.active(self.codes)
-        self.climbs = Climbs(self.target, self.codes, self.generator)
+        self.climbs = ClimbsByModel(self.target, self.codes, self.generator)
         self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
@@ -142,7 +142,7 @@ class Recipe:
             self.parts += lost
             if self.audit is not None:
                 for part in lost:
-                    self.audit.take_up(part)
+                    self.audit.add_part(part)
             name = self.name
             made = self._better(made, self._fit(), name)
             lost = self._lost(made)
@@ -187,7 +187,7 @@ class Recipe:
                 level = self._log_mass(transport, code)
                 log_prior = float(self.target.space.log_prior(code[None])[0])
                 seen = torch.zeros(0, self.target.dim).to(self.codes.device, self.target.dtype)
-                found += screen(
+                found += search_modes(
                     self.target,
                     code,
                     level - log_prior,
@@ -300,7 +300,7 @@ class Recipe:
             )
         if self.is_audited and (few or asked):
             assert self.audit is not None
-            population = Population(self.target, self.audit, self.generator, self.policy)
+            population = PopulationMonteCarlo(self.target, self.audit, self.generator, self.policy)
             made, self.name = population.run(self.left), "normals"
         elif asked:
             raise ConfigurationError(
@@ -327,7 +327,7 @@ class Recipe:
         rests = f"the pilot run rests on {ancestors:.0f} prior draws"
         return f"{rests}, its halves differ by {gap:.1f} nats"
 
-    def _under_a_flow(self, normals: Mixture) -> Transport:
+    def _under_a_flow(self, normals: MixtureOfMaps) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)

@@ -1,4 +1,4 @@
-"""Which points lie on one hill?"""
+"""Which points belong to one mode?"""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-JOINED_NATS = 1.0  # a dip of the log joint between two points of one summit
+JOINED_NATS = 1.0  # a dip of the log joint between two points of one mode
 
 BETWEEN = 7  # points at which the line between two ends is looked at
 
 
-def hills(theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-    """The highest point, then the highest of those that are not of its summit, and so on.
+def distinct_modes(
+    theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]
+) -> Iterator[Tensor]:
+    """The highest point, then the highest of those that are not of its mode, and so on.
 
-    Two points are of one summit where the log joint does not dip on the line between them, so that
+    Two points are of one mode where the log joint does not dip on the line between them, so that
     a curved ridge counts as several.
 
     Arguments:
@@ -27,7 +29,7 @@ def hills(theta: Tensor, height: Tensor, log_joint: Callable[[Tensor], Tensor]) 
         >>> theta = torch.tensor([[-2.0], [-2.1], [2.0], [1.9], [2.1]])
         >>> def log_joint(x):
         ...     return x[:, 0] - 8 * (x[:, 0].abs() - 2).square()
-        >>> [round(float(x), 1) for x in hills(theta, log_joint(theta), log_joint)]
+        >>> [round(float(x), 1) for x in distinct_modes(theta, log_joint(theta), log_joint)]
         [2.1, -2.0]
     """
     usable = height.isfinite()

@@ -21,7 +21,7 @@ KNOWN = 0.05  # nats that rounding of a gap may change the density by
 GUESSES = 256  # draws of a model from a location and a scale
 
 
-class OrderedComponents(Choosing):
+class SortedComponents(Choosing):
     r"""A map of the components in increasing order of a key, and a random order after it.
 
     Names of like components mean nothing, so that a posterior over k of them has k! copies of
@@ -61,7 +61,7 @@ class OrderedComponents(Choosing):
         >>> from trjmcmc import problems
         >>> from trjmcmc.transport import CosmicFlow
         >>> space = problems.pulses(most=3).space
-        >>> flow = OrderedComponents(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
+        >>> flow = SortedComponents(CosmicFlow(space, layers=2, hidden=(8,)), by=1)
         >>> z = flow.reference.sample((5, 9), torch.Generator().manual_seed(0), torch.float32)
         >>> code = torch.tensor([[0], [1], [2], [3], [3]])
         >>> theta, log_q = flow.push(z, code)
@@ -82,12 +82,12 @@ class OrderedComponents(Choosing):
         space = base.space
         if not space.counts or not bool((space.slot_item < space.n_items).any()):
             raise ConfigurationError(
-                "OrderedComponents: expected a space of Counts, with components"
+                "SortedComponents: expected a space of Counts, with components"
             )
         self.place = space.place_of(kind)
         slots = space.slots_of(space.kinds[self.place])
         if not slots.numel():
-            raise ConfigurationError("OrderedComponents: expected a kind that has components")
+            raise ConfigurationError("SortedComponents: expected a kind that has components")
         super().__init__(space, Extended(base.reference, len(slots)))
         width = slots.shape[1]
         if by is not None and not 0 <= by < width:
@@ -230,7 +230,7 @@ class OrderedComponents(Choosing):
         u = self._ordered(theta, code)[0]
         return (
             self.base.arrange(code, u)
-            if isinstance(self.base, OrderedComponents)
+            if isinstance(self.base, SortedComponents)
             else (self.base, u)
         )
 
