@@ -100,11 +100,6 @@ class Summits:
         return self._posterior.evaluations
 
     @property
-    def a_gradient(self) -> int:
-        """Evaluations of one, with the value."""
-        return 1 if self.target.differentiable else 1 + self._posterior.dim
-
-    @property
     def normals(self) -> NormalMixture | None:
         """One normal about each summit; None where no climb has found a possible point."""
         rows, _ = self._distinct()

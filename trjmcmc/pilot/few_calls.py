@@ -22,9 +22,12 @@ POINTS_A_FIT, POINTS_A_COMPONENT = 2.0, 15.0  # effective ones, a dimension and 
 
 COMPONENTS = 8  # t distributions of a proposal at most
 
-TAIL_SCALES, TAIL_SHARES = (1.0, 1.7, 3.5), (0.75, 0.2, 0.05)  # of the normals that stand for one
+TAIL_SCALES, TAIL_SHARES = (1.0, 1.7, 3.5), (0.65, 0.27, 0.08)  # of the normals that stand for one
 
 WIDENING = 1.0  # relative variance by which a fit to n effective points is wider, times n / d
+
+ROUND, AROUND = 1.3, 0.2  # standard deviations of all points, by which a t distribution about them
+# is fitted beside parts, which miss bent tails; its share
 
 FITTED_DRAWS = 2000  # resampled ones of a fit
 
@@ -278,7 +281,11 @@ def _fitted(draws: Tensor, effective: float, generator: torch.Generator) -> Norm
     affordable = int(effective / (POINTS_A_COMPONENT * (d + 1)))
     k = max(1, min(COMPONENTS, affordable))
     wider = (1 + WIDENING * d / max(effective, 1.0)) ** 0.5
-    return _with_tails(NormalMixture.fitted(draws, k, generator), wider)
+    around = _with_tails(NormalMixture.fitted(draws, 1, generator), max(wider, ROUND))
+    if k == 1:
+        return around
+    parts = _with_tails(NormalMixture.fitted(draws, k, generator), wider)
+    return _both(parts, around, AROUND)
 
 
 def _both(a: NormalMixture, b: NormalMixture, share: float) -> NormalMixture:

@@ -32,7 +32,7 @@ CLIMBED = 8000  # evaluations of the climbs of a model at most, unless more clim
 
 PLANTED = 0.3  # of the calls that are left, for draws about summits
 
-A_CLIMB = 5  # evaluations with a gradient, about
+FIRST = 2  # climbs of a model, of which the others learn what one takes
 
 CLIMBING, FROM_DRAWS = 0.4, 0.1  # of the calls that a user states, for climbs from prior draws at
 # most, and for those from draws of far more than the mean weight
@@ -45,7 +45,10 @@ FEWEST = 30  # calls of a proposal, for each coordinate and two more, at first
 
 SOME, CALLS = 120, 960  # the same at most, before all climbs are made and after
 
-SHARE = 0.9  # of the calls that a user states, for proposals at most
+SHARE, LAST = 0.9, 0.3  # of the calls that a user states, for proposals at most; of these, for
+# the draws that no fit sees
+
+MOST_SPREAD = 5.0  # standard deviation of weights over their mean, above which it does not count
 
 DRAWN = 400  # posterior draws of each
 
@@ -116,7 +119,9 @@ def begun(
     most = CLIMBING * evaluations
     most = min(most, CLIMBED * len(some)) if climbs <= CLIMBS else most
     number, again, planted = FEW_CLIMBS, AGAIN, [0] * len(made)
-    with target.account.held_to(SHARE * evaluations), suppress(BudgetError):
+    account = target.account
+    before = account.evaluations
+    with account.held_to((1 - LAST) * SHARE * evaluations), suppress(BudgetError):
         while True:
             whole = number >= climbs
             for i, s in enumerate(some):
@@ -126,7 +131,7 @@ def begun(
                 s = summits[k % len(codes)]
                 if planted[k] < s.evaluations and not limit.passed:
                     planted[k] = s.evaluations
-                    each.plant(s.normals, PLANTED * target.account.left / len(made))
+                    each.plant(s.normals, PLANTED * account.left / len(made))
             _refine(made, len(codes), AIM if whole else SURE, limit)
             outlying = [*_outlying(made, summits)]
             again -= whole
@@ -136,6 +141,9 @@ def begun(
             for s, x in outlying if left > 0 else ():
                 s.climb_from(x, limit.deadline, s.evaluations + left / len(outlying))
             number = min(2 * number, climbs)
+    left = SHARE * evaluations - (account.evaluations - before)
+    with account.held_to(left), suppress(BudgetError):
+        _weigh(made, limit)
     for each in made:
         if not each.calls:
             each.refine(2)
@@ -159,14 +167,30 @@ def _climbed(summits: Summits, enough: int, most: int, limit: Limit, left: float
     """Climb until so many climbs were made, at most more while one alone has met what matters."""
     last = summits.evaluations + left
     while summits.climbs < (most if summits.lonely else enough) and not limit.passed:
-        n = enough - summits.climbs if summits.climbs < enough else summits.climbs
-        n = int(min(n, (last - summits.evaluations) / (A_CLIMB * summits.a_gradient)))
+        before, n = summits.climbs, FIRST
+        if before:
+            affordable = (last - summits.evaluations) * before / summits.evaluations
+            n = int(min(enough - before if before < enough else before, affordable))
         if n < 1:
             break
-        before = summits.climbs
         summits.climb(n, limit.deadline, last)
         if summits.climbs == before:  # none has come to its end
             break
+
+
+def _weigh(made: list[AdaptiveProposal], limit: Limit) -> None:
+    """Spend stated calls that are left on draws that no fit sees, most where weights vary most."""
+    account = made[0].target.account
+    if not math.isfinite(account.left):
+        return
+    found = [smoothed(each.log_weights()) if each.calls else NOTHING for each in made]
+    spread = [e.std_error * max(1, x.unseen) ** 0.5 for e, x in zip(found, made, strict=True)]
+    asked = [min(s, MOST_SPREAD) if s == s else MOST_SPREAD for s in spread]
+    asked = [a if each.dim else 0.0 for a, each in zip(asked, made, strict=True)]
+    calls = account.left / max(sum(asked), 1e-9)
+    for each, share in zip(made, asked, strict=True):
+        n = int(calls * share)
+        each.refine(each.calls + n, limit.deadline, fit=each.unseen < n)
 
 
 def _outlying(
