@@ -76,6 +76,10 @@ class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 
 
+class ArgumentError(TRJError, TypeError):
+    """A function has no argument of that name."""
+
+
 class CheckpointError(TRJError, RuntimeError):
     """The folder of a run is another's, is being written, or is damaged."""
 

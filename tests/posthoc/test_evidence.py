@@ -258,7 +258,7 @@ def test_routes_that_rest_on_the_same_chains_have_a_wider_error():
             parts = [tuple(x) if known else () for x in (ours - ours.mean(), slope * lean)]
             masses = [Estimate(ours.sum(), each, batches=parts[0]), Estimate(0.0, 1e-4)]
             share = Estimate(p, each * slope, batches=parts[1])
-            other = replace(share.scaled(-1), value=1 - p, std_error=share.std_error)
+            other = replace(-share, value=1 - p, std_error=share.std_error)
             spread = (each * slope) ** 2 * np.array([[1.0, -1.0], [-1.0, 1.0]])
             found, covariance = combine(masses, [share, other], spread)
             error = math.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
@@ -520,7 +520,7 @@ def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
     _, result = regression
     first = result.model_probabilities(full=True)["visits"].idxmax()
     wrong = {r: dict(f) for r, f in result.routes.items()}
-    wrong["bridge"][first] = wrong["bridge"][first].shifted(1.0)
+    wrong["bridge"][first] = wrong["bridge"][first] + 1.0
     other = trj.Result(
         result.space,
         result.raw,
@@ -802,7 +802,7 @@ def test_averages_over_models(pair):
         (lambda p: p["x"], r"f of model 'null' .*its parameters are \[\]; .*p\.get\(name"),
         (lambda p: p.get("x", torch.zeros(1)).mean(), r"f of model 'shift'.*how many draws"),
         (lambda p: p.get("x", torch.zeros(1)).sum(0, keepdim=True), r"'shift'.* got shape \(1,\)"),
-        (lambda p, active: active, r"called as the likelihood is: f\(params\)"),
+        (lambda p, active: active, r"called with one: f\(params\)"),
         (lambda p: "x", "expected a tensor or an array, got str"),
         ({"null": lambda p: 0.0}, "no function for model 'shift'"),
         ("x", "expected a function"),

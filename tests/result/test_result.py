@@ -18,7 +18,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc import arviz_bridge as export
-from trjmcmc.errors import TRJError, UnknownModelError
+from trjmcmc.errors import ConfigurationError, TRJError, UnknownModelError
 from trjmcmc.estimate import (
     Estimate,
     autocorrelation_time,
@@ -330,6 +330,13 @@ def test_a_flipped_bit_anywhere_is_seen(small, tmp_path):
         path.write_bytes(bad)
         with pytest.raises(trj.errors.TRJError, match=r"run\.trj"):
             trj.load(path)
+
+
+@pytest.mark.parametrize("name", ["x.nc", "x.h5", "x.zarr"])
+def test_a_file_of_another_format_is_not_named_so(small, tmp_path, name):
+    with pytest.raises(ConfigurationError, match=r"to_arviz\(\)\.to_netcdf\('.*x\."):
+        small.save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
 
 
 def test_codes_are_saved_in_few_bytes(small, tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..checks import checked_dtype
 from ..draws import Pool
 from ..errors import ConfigurationError, TargetError
 from ..result.result import Result
@@ -61,8 +62,7 @@ def check_given(
     """
     if not isinstance(target, Target):
         raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
-    if dtype not in {None, torch.float32, torch.float64}:
-        raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
+    checked_dtype(dtype)
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:

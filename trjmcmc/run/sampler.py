@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .. import clock
+from ..checks import spelled
 from ..doubts.doubt import warn_of
 from ..doubts.of_maps import of_coverage
 from ..draws import Pool
@@ -93,6 +94,7 @@ class TRJSampler:
         True
     """
 
+    @spelled
     def __init__(
         self,
         target: Target,
@@ -233,6 +235,7 @@ class TRJSampler:
         warn_of(of_coverage(self.audit_report, trace.by))
         return trace
 
+    @spelled
     def run(
         self,
         draws: int | None = None,
@@ -320,27 +323,21 @@ class TRJSampler:
             if place is not None and place.found is not None:
                 head = place.found.head
                 self._be(head["settings"]["seed"], head["dtype"])
+                if max_evaluations is not None:
+                    max_evaluations = max(1, max_evaluations - head["account"]["evaluations"])
             elif saved is not None:
                 self._be(saved["seed"], saved["dtype"])
-            if place is not None and place.found is not None and max_evaluations is not None:
-                spent = int(place.found.head["account"]["evaluations"])
-                max_evaluations = max(1, max_evaluations - spent)
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
+            stated = Stated(
+                chains, warmup or 0, thin, max_evaluations, points, grid=grid, compile=self._compile
+            )
             rounds = in_rounds.begin(
                 self._known,
                 self._plan,
                 self.seed,
                 until,
-                stated=Stated(
-                    chains,
-                    warmup or 0,
-                    thin,
-                    max_evaluations,
-                    points,
-                    grid=grid,
-                    compile=self._compile,
-                ),
+                stated=stated,
                 fit=fit,
                 start=start,
                 saved=saved,

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -71,8 +72,10 @@ class Counts(Space):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if min < 0 or max < min:
-            raise TargetError(f"Counts: expected 0 <= min <= max, got min={min}, max={max}")
+        if not (isinstance(min, Integral) and isinstance(max, Integral) and 0 <= min <= max):
+            raise TargetError(
+                f"Counts: expected integers 0 <= min <= max, got min={min!r}, max={max!r}"
+            )
         of = (of,) if isinstance(of, str) else tuple(of)
         table = normalised_log_prior(prior, max - min + 1, "prior of Counts", min)
         self._hold([Kind("+".join(of) if name is None else name, min, max, of)], table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -53,7 +53,7 @@ class Subsets(Space):
         prior: float | Sequence[float] | Tensor | Callable[[int], float] = 0.5,
     ) -> None:
         super().__init__()
-        if isinstance(names, str | int):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise TargetError(f"names of Subsets: expected one name an item, got {names!r}")
         self.names = [str(name) for name in names]
         check_names(self.names, "names of Subsets")

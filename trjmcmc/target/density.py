@@ -15,6 +15,7 @@ from ..errors import TargetError
 from ..grouping import on_host, surely
 from ..space.base import Space
 from .additive import Additive
+from .blackbox import each_kind
 from .equations import Equations
 from .likelihood import (
     Active,
@@ -22,7 +23,6 @@ from .likelihood import (
     Likelihood,
     LogLikelihood,
     LogPriorAndLikelihood,
-    each_kind,
 )
 from .observed import Observed
 from .prior import Prior, PriorSpec
