@@ -282,7 +282,7 @@ def test_labels_of_many_models_do_not_overlap():
 
 def test_bars_beyond_the_frame_and_flags_are_marked(result):
     routes = {r: dict(found) for r, found in result.routes.items()}
-    far = routes["bridge"]["one"].shifted(-50.0)
+    far = routes["bridge"]["one"] - 50.0
     routes["bridge"]["one"] = dataclasses.replace(far, warning="far off")
     ax = trj.Result(result.space, result.raw, {}, routes, result.report).plot_evidence()
     assert "hollow: flagged" in [text.get_text() for text in ax.get_legend().get_texts()]

@@ -109,7 +109,7 @@ def _shares(known: list[Estimate], relative: bool) -> list[Estimate]:
     if not relative:
         return probabilities(known)
     total = sum(e.value for e in known)
-    return [e.scaled(1 / total) for e in known] if total > 0 else known
+    return [e * (1 / total) for e in known] if total > 0 else known
 
 
 def combine(

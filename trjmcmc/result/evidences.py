@@ -40,8 +40,6 @@ UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate co
 
 UNCHECKED = "unchecked"  # no two routes that share no draws tell an evidence
 
-LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
-
 
 class Evidences:
     """Log evidences by several routes.
@@ -237,7 +235,7 @@ class Evidences:
         for m, e, gap in zip(self.weighed, share, apart, strict=True):
             if m not in known:
                 error = math.hypot(e.std_error, self._excess, gap)
-                known[m] = replace(e, std_error=error).times(rest)
+                known[m] = replace(e, std_error=error) * rest
         return [self._open(known[m]) if m in known else self.visits.of(m) for m in labels]
 
     def shares_under(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
@@ -247,7 +245,7 @@ class Evidences:
             log_change: By label of every model, log of the new prior over the old one.
         """
         combined, covariance = self.combined
-        moved = [e.shifted(log_change[m]) for m, e in zip(self.weighed, combined, strict=True)]
+        moved = [e + log_change[m] for m, e in zip(self.weighed, combined, strict=True)]
         apart = self._apart([e.value for e in combined], shares=True)
         return {
             m: replace(e, std_error=math.hypot(e.std_error, self._excess, gap))
@@ -302,7 +300,7 @@ class Evidences:
         for m in found if matter else guessed:  # what one may be worth, the others may lack
             why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
             found[m] = replace(found[m], std_error=math.nan, warning=why)
-        return [self._open(found.get(label, BLANK).times(self.whole)) for label in labels]
+        return [self._open(found.get(label, BLANK) * self.whole) for label in labels]
 
     def _open(self, e: Estimate) -> Estimate:
         """A share that is no certainty where all routes to some model are flagged."""
@@ -358,7 +356,7 @@ class Evidences:
         columns = {"combined": combined}
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
-            columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
+            columns[route] = [log_share(e * (1 / whole), level) for e in found]
         columns |= {r: [self._by(r, m) for m in labels] for r in self.routes}
         return columns | {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
 
@@ -394,13 +392,8 @@ class Evidences:
             ConfigurationError: There is no such route.
         """
         prior = self.indicator.log_prior([a, b])
-        odds = self._log_odds(a, b, route)
-        value = odds.value - (prior[0] - prior[1])
-        if log:
-            return replace(odds, value=value)
-        factor = math.exp(value) if not value >= LARGEST_LOG else math.inf
-        error = math.inf if math.isinf(odds.std_error) else factor * odds.std_error
-        return Estimate(factor, error, odds.ess, odds.warning)
+        odds = self._log_odds(a, b, route) - (prior[0] - prior[1])
+        return odds if log else odds.exp()
 
     def _log_odds(self, a: str, b: str, route: str) -> Estimate:
         """Log of the ratio of two models' posterior probabilities, nats."""
@@ -420,9 +413,7 @@ class Evidences:
         if route == "bartolucci" and self.visits.crossings is not None:
             return self.visits.log_odds_by_jumps(a, b)
         if {a, b} <= set(self.routes.get(route, {})):
-            x, y = self.routes[route][a], self.routes[route][b]
-            error = math.hypot(x.std_error, y.std_error)
-            return Estimate(x.value - y.value, error, min(x.ess, y.ess), x.warning or y.warning)
+            return self.routes[route][a] - self.routes[route][b]
         names = [*self.routes, "visits"] + (["bartolucci"] if self.visits.crossings else [])
         raise ConfigurationError(f"route: expected one of {sorted(names)}, got {route!r}")
 

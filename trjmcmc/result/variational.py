@@ -133,10 +133,7 @@ class Variational:
                 "an exact run, or look at log_evidence.value - elbo.value, which importance "
                 "sampling estimates"
             )
-        if not isinstance(known, Estimate):
-            known = Estimate(float(known), 0.0)
-        error = math.hypot(known.std_error, self.elbo.std_error)
-        return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
+        return known - self.elbo
 
     def against(self, run: Any) -> Variational:
         """The answer with how far it was from an exact run.
