@@ -58,7 +58,7 @@ def run(name: str, seed: int, max_seconds: float, threads: int) -> dict[str, Any
         "seconds": seconds,
         "worst z": max(scores, default=math.nan),
         "widest error": widest,
-        "R-hat": float(result.convergence()["rhat"].max()),
+        "R-hat": float(result.chains.convergence()["rhat"].max()),
         "missed": result.report.missed,
         "said": "; ".join(sorted(said)),
     }

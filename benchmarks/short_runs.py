@@ -75,7 +75,7 @@ def run(
         "seed": seed,
         "seconds": time.perf_counter() - begun,
         "answers": answers(target, result),
-        "rhat": float(result.convergence()["rhat"].max()),
+        "rhat": float(result.chains.convergence()["rhat"].max()),
         "ess": float(
             result.model_probabilities(full=True)["visits_ess"].max()
         ),  # NaN only if all are

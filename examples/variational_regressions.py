@@ -247,7 +247,7 @@ def exact_run(cell: Cell, seconds: float, seed: int) -> dict[str, float]:
         "sd": average_sd(beta),
         "error": cell.error(beta),
         "doubts": len(caught),
-        "rhat": float(result.convergence()["rhat"].max()),
+        "rhat": float(result.chains.convergence()["rhat"].max()),
         "elbo": float(chosen["log_evidence"]),
         "elbo_se": float(chosen["se"]),
         "cpu/s": time.process_time() - begun,

@@ -208,10 +208,10 @@ def test_a_run_says_how_far_off_it_was():
     answer = sampler.variational
     assert answer is sampler.variational and len(answer.draws()["x"]) == len(answer.sample.theta)
     result = sampler.run(draws=100, chains=64, progress=False)
-    assert abs(result.variational.divergence) < 0.2
-    assert result.variational.sample is None
+    assert abs(result.report.variational.divergence) < 0.2
+    assert result.report.variational.sample is None
     with pytest.raises(TRJError, match=r"sampler\.variational"):
-        result.variational.draws()
+        result.report.variational.draws()
 
 
 @pytest.mark.whole

@@ -107,7 +107,7 @@ def test_items_of_several_modes_and_sets_without_common_items_mix(kind):
         result = trj.TRJSampler(target, seed=1).run(
             until={"probability": 0.01, "rhat": 1.01}, max_seconds=60, progress=False
         )
-    assert result.convergence()["rhat"].max() < 1.02
+    assert result.chains.convergence()["rhat"].max() < 1.02
     table = result.inclusion_probabilities(full=True)
     exact = (
         [0.5] * 12

@@ -121,7 +121,8 @@ def test_leave_one_out_is_that_of_the_conjugate_model():
 
     raw = trj.draws.Draws(state.code[:, None], state.theta[:, None], state.log_joint[:, None])
     share = SimpleNamespace(value=1.0, std_error=0.0)
-    result = SimpleNamespace(raw=raw, target=target, visits=lambda label: share)
+    chains = SimpleNamespace(visits=lambda label: share)
+    result = SimpleNamespace(raw=raw, target=target, chains=chains)
     table = trj.simulate.leave_one_out(result)
     left = (Y.sum() - Y) / n
     exact = float(Normal(left, math.sqrt(1 + 1 / n)).log_prob(Y).sum())

@@ -134,7 +134,31 @@ class Convergence:
         self.labels = indicator.most_visited
 
     def table(self) -> pd.DataFrame:
-        """As :meth:`~trjmcmc.Result.convergence`."""
+        """Have chains forgotten where they began? Of all that they pass, by model.
+
+        Components of an unknown number have no names of their own: of their parameters the
+        smallest, the mean and the largest are looked at; :meth:`trjmcmc.Result.catalogue` has
+        R-hat by entry.
+
+        Returns:
+            Indexed by model (``(all models)`` for what belongs to none, ``(other models)`` for
+            all below one percent together) and quantity: the log joint, being in a model,
+            including an item, numbers of components, unconstrained parameters. ``rhat``,
+            rank-normalised split R-hat over chains of independent starts; ``nested_rhat``, that of
+            eight groups of chains, which share nothing in a run in rounds; ``ess_bulk``
+            and ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
+
+        Source:
+            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221; Margossian et al. (2024),
+            https://doi.org/10.1214/24-BA1453
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=500, progress=False)
+            >>> bool((result.chains.convergence()["rhat"] < 1.1).all())
+            True
+        """
         import pandas as pd
 
         rows, index = [], []
@@ -155,11 +179,15 @@ class Convergence:
         return np.arange(self.draws.n_chains) % GROUPS
 
     def between_runs(self) -> pd.DataFrame:
-        """Of merged runs, indexed by model and quantity: do they agree?
+        """Do the runs that were merged agree? See :func:`trjmcmc.merge`.
 
         Returns:
-            ``p``, the probability of gaps as large between runs that sample the same; ``apart``,
-            how far the run that is furthest off is from the mean of all, in standard deviations.
+            Indexed by model and quantity as :meth:`table`; ``p``, the probability of gaps as
+            large between the means of runs that sample the same; ``apart``, how far the run that
+            is furthest off is from the mean of all, in standard deviations. Empty of one run.
+
+        Source:
+            Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330
         """
         import pandas as pd
 

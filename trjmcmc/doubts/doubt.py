@@ -80,7 +80,7 @@ KINDS = {  # the gravest first
     "chains": Kind(
         ConvergenceWarning,
         "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "
-        "convergence().",
+        "result.chains.convergence().",
     ),
     "until": Kind(ConvergenceWarning, "until was not reached: {}."),
     "halves": Kind(
@@ -94,7 +94,7 @@ KINDS = {  # the gravest first
     ),
     "evidences": Kind(
         CoverageWarning,
-        "log evidences by the map are not those of the audit: {}; see audit().",
+        "log evidences by the map are not those of the audit: {}; see result.evidences.audit().",
     ),
     "search": Kind(CoverageWarning, "few climbs have searched for modes: {}."),
     "limit": Kind(LimitWarning, "a count has run into its limit: {}."),

@@ -15,18 +15,21 @@ from torch import Tensor
 
 from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP, widened
 from ..doubts.of_chains import Routes
-from ..errors import ConfigurationError, UnweighedError
+from ..errors import ConfigurationError, TRJError, UnweighedError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
 from ..estimate.importance import probabilities
 from ..estimate.indicator import Mask
 from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
+from ..plot.evidences import plot_evidence, plot_pareto
+from ..promises import PARETO_K_FINITE_VARIANCE
+from .chains import Chains
 from .report import RunReport
-from .visits import Visits
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 
@@ -45,7 +48,7 @@ class Evidences:
     """Log evidences by several routes.
 
     Arguments:
-        visits: Probabilities by the chains, and what speaks against them and the map.
+        chains: Probabilities by the chains, and what speaks against them and the map.
         report: How the run went: whether tempered draws have judged the map, or taught it.
         routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
             model label, log of p(model) times its evidence, nats.
@@ -54,14 +57,13 @@ class Evidences:
 
     def __init__(
         self,
-        visits: Visits,
+        chains: Chains,
         report: RunReport,
         routes: Routes,
         pareto_k: Mapping[str, float] | None = None,
     ) -> None:
-        self.visits, self.doubted, self._routes = visits, visits.doubted, routes
-        self._report = report
-        self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
+        self.indicator, self.chains = chains.indicator, chains
+        self._routes, self._report, self.pareto_k = routes, report, dict(pareto_k or {})
 
     @cached_property
     def routes(self) -> dict[str, dict[str, Estimate]]:
@@ -75,7 +77,7 @@ class Evidences:
             sources = SOURCES.get(route, set())
             reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
             for label, e in by_model.items():
-                for d in self.doubted.found:
+                for d in self.chains.doubted.found:
                     if d.against in reached and d.subject in {label, EVERY}:
                         e = widened(e, d)
                 by_model[label] = e
@@ -107,7 +109,7 @@ class Evidences:
         """Probability of the models that were weighed, all together, by the visits."""
         if not self.partial:
             return Estimate(1.0, 0.0)
-        return self.visits.share(self.indicator.inside_any(self.weighed))
+        return self.chains.share(self.indicator.inside_any(self.weighed))
 
     # ---- the combination --------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class Evidences:
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
         error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
         best = replace(best, std_error=error)
-        return reduce(widened, self.doubted.about(label), best)
+        return reduce(widened, self.chains.doubted.about(label), best)
 
     @property
     def flagged(self) -> bool:
@@ -136,8 +138,8 @@ class Evidences:
         """
         labels = self.weighed
         inside = np.stack([self.indicator.inside(m) for m in labels])
-        share, batches = [self.visits.of(m) for m in labels], batch_shares(inside)
-        jumps = [self.visits.by_jumps.get(m, NOTHING) for m in labels]
+        share, batches = [self.chains.visits(m) for m in labels], batch_shares(inside)
+        jumps = [self.chains.by_jumps.get(m, NOTHING) for m in labels]
         chains = self.indicator.draws.n_chains
         if sum(map(usable, jumps)) >= sum(map(usable, share)):
             share = jumps
@@ -182,7 +184,9 @@ class Evidences:
         if route not in {"visits", "bartolucci"}:
             return [self.routes[route].get(m, NOTHING) for m in self.weighed]
         by_jumps = route == "bartolucci"
-        each = [self.visits.by_jumps[m] if by_jumps else self.visits.of(m) for m in self.weighed]
+        each = [
+            self.chains.by_jumps[m] if by_jumps else self.chains.visits(m) for m in self.weighed
+        ]
         return [log_share(e, Estimate(0.0, 0.0)) for e in each]
 
     @property
@@ -193,13 +197,13 @@ class Evidences:
     @cached_property
     def _compared(self) -> tuple[list[Clash], set[str]]:
         """Contradictions, and the models on which routes were compared."""
-        labels, by_jumps = self.weighed, self.visits.by_jumps
+        labels, by_jumps = self.weighed, self.chains.by_jumps
         absolute = {
             route: [found.get(m, NOTHING) for m in labels]
             for route, found in self.routes.items()
             if route != "smoothed"  # the same draws as the importance route
         }
-        relative = {"visits": [self.visits.of(m) for m in labels]}
+        relative = {"visits": [self.chains.visits(m) for m in labels]}
         if by_jumps:
             relative["bartolucci"] = [by_jumps[m] for m in labels]
         sources, audit = SOURCES, self._report.audit
@@ -215,7 +219,9 @@ class Evidences:
         """Probability that flagged evidences give their models beyond the visits, all together."""
         found = zip(self.weighed, shares_of(*self.combined), self.combined[0], strict=True)
         whole = self.whole.value
-        more = (e.value - self.visits.of(m).value / whole for m, e, mass in found if mass.warning)
+        more = (
+            e.value - self.chains.visits(m).value / whole for m, e, mass in found if mass.warning
+        )
         return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def shares(self, labels: Sequence[str]) -> list[Estimate]:
@@ -225,7 +231,7 @@ class Evidences:
         combined, covariance = self.combined
         share = shares_of(combined, covariance)
         lost = [m for m, e in zip(self.weighed, combined, strict=True) if math.isnan(e.value)]
-        visits = [self.visits.of(m) for m in lost]
+        visits = [self.chains.visits(m) for m in lost]
         rest = Estimate(
             max(0.0, self.whole.value - sum(v.value for v in visits)),
             math.hypot(self.whole.std_error, *(v.std_error for v in visits)),
@@ -236,7 +242,7 @@ class Evidences:
             if m not in known:
                 error = math.hypot(e.std_error, self._excess, gap)
                 known[m] = replace(e, std_error=error) * rest
-        return [self._open(known[m]) if m in known else self.visits.of(m) for m in labels]
+        return [self._open(known[m]) if m in known else self.chains.visits(m) for m in labels]
 
     def shares_under(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
         """Probabilities by the combined evidences where p(model) is changed.
@@ -279,7 +285,7 @@ class Evidences:
         left, whole = ~self.indicator.inside_any(self.weighed), self.whole
         sums = []
         for i, e in enumerate(found):
-            rest, others = (self.visits.share(left & x) for x in (on[..., i], ~on[..., i]))
+            rest, others = (self.chains.share(left & x) for x in (on[..., i], ~on[..., i]))
             visits = (1 - e.value) * rest.std_error + e.value * others.std_error
             error = math.hypot(whole.value * e.std_error, visits)
             sums.append(Estimate(whole.value * e.value + rest.value, error))
@@ -295,7 +301,9 @@ class Evidences:
             m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
         ]
         matter = [
-            m for m in guessed if (v := self.visits.of(m)).warning or v.value > COMMON_PROBABILITY
+            m
+            for m in guessed
+            if (v := self.chains.visits(m)).warning or v.value > COMMON_PROBABILITY
         ]
         for m in found if matter else guessed:  # what one may be worth, the others may lack
             why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
@@ -304,7 +312,7 @@ class Evidences:
 
     def _open(self, e: Estimate) -> Estimate:
         """A share that is no certainty where all routes to some model are flagged."""
-        flagged = any(e.warning and self.visits.of(m).warning for m, e in self.log_mass.items())
+        flagged = any(e.warning and self.chains.visits(m).warning for m, e in self.log_mass.items())
         return replace(e, std_error=math.nan) if flagged and e.std_error == 0 else e
 
     # ---- tables and ratios ------------------------------------------------------------------
@@ -345,12 +353,12 @@ class Evidences:
 
     def _columns(self) -> dict[str, list[Estimate]]:
         """Log masses of the models weighed by every route, nats, the combined ones first."""
-        labels, by_jumps = self.weighed, self.visits.by_jumps
+        labels, by_jumps = self.weighed, self.chains.by_jumps
         combined, covariance = self.combined
         known = [i for i, e in enumerate(combined) if math.isfinite(e.value)]
         level = _total([combined[i] for i in known], covariance[np.ix_(known, known)])
         several = self.indicator.space.size != 1
-        shares = {"visits": [self.visits.of(m) for m in labels]} if several else {}
+        shares = {"visits": [self.chains.visits(m) for m in labels]} if several else {}
         if several and by_jumps:
             shares["bartolucci"] = [by_jumps[m] for m in labels]
         columns = {"combined": combined}
@@ -385,6 +393,32 @@ class Evidences:
         found = "agree" if label in self._compared[1] else UNCHECKED
         return f"{found}, map not audited" if self._report.unaudited else found
 
+    def audit(self) -> pd.DataFrame:
+        """What an audit that owes nothing to the map says of it, model by model.
+
+        Returns:
+            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
+            spread of its four replicates; ``halves_differ``, by how many nats the log evidences
+            of the first and the last two differ; ``map_log_evidence`` and ``map_se`` by
+            importance sampling through the map; their ``difference`` and its error; ``covered``,
+            the share of the posterior that the map reaches, and ``lost``, the share of which it
+            has next to nothing; ``modes``; and the ``verdict``, which is about coverage:
+            ``covered`` or ``uncovered``. Of a map that covers it may also be ``evidences
+            differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
+            of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
+            differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
+
+        Raises:
+            TRJError: There was no audit.
+        """
+        if self._report.audit is None:
+            raise TRJError(
+                "audit: there was none; fit=True makes one of up to 64 models, unless "
+                "max_evaluations are few or the user has interrupted it before; see "
+                "chains.convergence() and report.judged instead"
+            )
+        return self._report.audit.table()
+
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
         """Ratio of the evidences of two models, or its logarithm in nats.
 
@@ -409,13 +443,27 @@ class Evidences:
             ess = 1 / error**2 if error else math.inf
             return Estimate(x.value - y.value, error, ess, clash or x.warning or y.warning)
         if route in {"combined", "visits"}:
-            return self.visits.log_odds(a, b)
-        if route == "bartolucci" and self.visits.crossings is not None:
-            return self.visits.log_odds_by_jumps(a, b)
+            return self.chains.log_odds(a, b)
+        if route == "bartolucci" and self.chains.crossings is not None:
+            return self.chains.log_odds_by_jumps(a, b)
         if {a, b} <= set(self.routes.get(route, {})):
             return self.routes[route][a] - self.routes[route][b]
-        names = [*self.routes, "visits"] + (["bartolucci"] if self.visits.crossings else [])
+        names = [*self.routes, "visits"] + (["bartolucci"] if self.chains.crossings else [])
         raise ConfigurationError(f"route: expected one of {sorted(names)}, got {route!r}")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Log evidences by every route with their errors.
+
+        Raises:
+            TRJError: No map has weighed the models.
+        """
+        truth = self.chains.truth
+        return plot_evidence(self.table(), truth.log_evidence if truth else None, ax)
+
+    def plot_pareto(self, ax: Axes | None = None) -> Axes:
+        """Pareto shape of the importance weights by model."""
+        shapes = {m: self.pareto_k[m] for m in self.indicator.models if m in self.pareto_k}
+        return plot_pareto(shapes, PARETO_K_FINITE_VARIANCE, ax)
 
 
 def _total(log_mass: list[Estimate], covariance: NDArray[np.float64]) -> Estimate:

@@ -20,18 +20,16 @@ from ..doubts.doubted import Doubted
 from ..doubts.of_numbers import unresolved
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError
-from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
 from ..estimate.indicator import ModelIndicator
 from ..plot.components import plot_averaged, plot_components
-from ..plot.evidences import plot_evidence, plot_jumps, plot_pareto
-from ..plot.models import plot_inclusion, plot_models, plot_running
-from ..promises import PARETO_K_FINITE_VARIANCE
+from ..plot.models import plot_inclusion, plot_models
 from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.target import Target
 from .catalogue import INTERVAL, Catalogue
+from .chains import Chains
 from .checks import all_doubts, doubted
 from .evidences import Evidences
 from .files import Contents, as_data, read, write
@@ -46,8 +44,6 @@ from .report_page import page_of
 from .reweight import Reweighted, reweighted
 from .series import POINTS, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
-from .variational import Variational
-from .visits import Visits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,20 +92,20 @@ class Result:
         turns: Mapping[str, tuple[float, float]] | None = None,
         onward: Any = None,
     ) -> None:
-        self.onward = onward
-        self.space, self.raw, self.report, self.truth = space, draws, report, truth
-        self.crossings, self.pareto_k, self.target = crossings, dict(pareto_k or {}), target
-        self.slot_names = list(slot_names or (f"theta[{i}]" for i in range(draws.theta.shape[2])))
-        self._given_values, self._given_coarse = values, coarse
-        self.turns = dict(turns or {}) if target is None else target.turns
+        self.space, self.report, self.target = space, report, target
+        self._onward, self._given_values, self._given_coarse = onward, values, coarse
+        self._turns = dict(turns or {}) if target is None else target.turns
         self._given_routes = {route: dict(found) for route, found in routes.items()}
+        self._given_pareto_k = dict(pareto_k or {})
+        self._given_names, self._crossings, self._truth = slot_names, crossings, truth
         self._indicator = ModelIndicator(space, draws)
 
     # ---- parts, each made when it is first asked for ----------------------------------------
 
     @cached_property
     def _convergence(self) -> Convergence:
-        return Convergence(self._indicator, self.slot_names)
+        names = [f"theta[{i}]" for i in range(self.raw.theta.shape[2])]
+        return Convergence(self._indicator, list(self._given_names or names))
 
     @cached_property
     def _coarse(self) -> Mapping[str, str]:
@@ -121,20 +117,22 @@ class Result:
         return doubted(self._convergence, self.report, self._given_routes, self._coarse)
 
     @cached_property
-    def _visits(self) -> Visits:
-        return Visits(self._indicator, self._doubted, self.crossings)
+    def chains(self) -> Chains:
+        """How chains moved, whether they have mixed, and what they alone tell."""
+        return Chains(self._convergence, self._doubted, self._crossings, self._truth)
 
     @cached_property
-    def _evidences(self) -> Evidences:
-        return Evidences(self._visits, self.report, self._given_routes, self.pareto_k)
+    def evidences(self) -> Evidences:
+        """Evidences by every route, what the map's audit said, and where routes clash."""
+        return Evidences(self.chains, self.report, self._given_routes, self._given_pareto_k)
 
     @cached_property
     def _probabilities(self) -> Probabilities:
-        return Probabilities(self._evidences)
+        return Probabilities(self.evidences)
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self._indicator, self._doubted, self._given_values, self.turns)
+        return Parameters(self._indicator, self._doubted, self._given_values, self._turns)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -143,62 +141,14 @@ class Result:
     # ---- models -----------------------------------------------------------------------------
 
     @property
-    def models(self) -> list[str]:
-        """Labels of the rows of :meth:`model_probabilities`, the row of the rest left out."""
-        return self._indicator.models
-
-    def visited(self, label: str) -> NDArray[np.bool_]:
-        """Whether each draw is in a model, shape (chain, draw)."""
-        return self._indicator.inside(label)
-
-    def visits(self, label: str) -> Estimate:
-        """Probability of a model by the share of the draws in it."""
-        return self._visits.of(label)
+    def raw(self) -> Draws:
+        """Kept draws in unconstrained coordinates, and their models."""
+        return self._indicator.draws
 
     @cached_property
     def doubts(self) -> list[Doubt]:
         """All that speaks against the answer, gravest first; of some of it :meth:`warn` warns."""
         return all_doubts(self._probabilities, self.report)
-
-    def convergence(self) -> pd.DataFrame:
-        """Have chains forgotten where they began? Of all that they pass, by model.
-
-        Components of an unknown number have no names of their own: of their parameters the
-        smallest, the mean and the largest are looked at; :meth:`catalogue` has R-hat by entry.
-
-        Returns:
-            Indexed by model (``(all models)`` for what belongs to none, ``(other models)`` for
-            all below one percent together) and quantity: the log joint, being in a model,
-            including an item, numbers of components, unconstrained parameters. ``rhat``,
-            rank-normalised split R-hat over chains of independent starts; ``nested_rhat``, that of
-            eight groups of chains, which share nothing in a run in rounds; ``ess_bulk``
-            and ``ess_tail``, effective draws; ``share`` of the draws in which the quantity exists.
-
-        Source:
-            Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221; Margossian et al. (2024),
-            https://doi.org/10.1214/24-BA1453
-
-        Example:
-            >>> import trjmcmc as trj
-            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
-            ...     draws=500, progress=False)
-            >>> bool((result.convergence()["rhat"] < 1.1).all())
-            True
-        """
-        return self._convergence.table()
-
-    def between_runs(self) -> pd.DataFrame:
-        """Do the runs that were merged agree? See :func:`trjmcmc.merge`.
-
-        Returns:
-            Indexed by model and quantity as :meth:`convergence`; ``p``, the probability of gaps as
-            large between the means of runs that sample the same; ``apart``, how far the run that
-            is furthest off is from the mean of all, in standard deviations. Empty of one run.
-
-        Source:
-            Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330
-        """
-        return self._convergence.between_runs()
 
     def model_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each model.
@@ -257,24 +207,6 @@ class Result:
         table = self._probabilities.of_items()
         return table if full else at_a_glance(in_short(table), lambda: table)
 
-    def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
-        """Posterior probabilities of anything that a draw has or has not.
-
-        Arguments:
-            has: Whether each draw has each of Q features, shape (chain, draw, Q).
-
-        Returns:
-            Q rows; ``probability``, ``se``, ``ess``, ``rhat`` and ``note`` as of
-            :meth:`inclusion_probabilities`.
-
-        Raises:
-            ConfigurationError: Chains and draws are not those of the run.
-        """
-        shape = self.raw.n_chains, self.raw.n_draws
-        if has.ndim != 3 or has.shape[:2] != shape:
-            raise ConfigurationError(f"shares: expected shape {(*shape, 'Q')}, got {has.shape}")
-        return self._probabilities.of_features(has)
-
     def counts(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
 
@@ -291,68 +223,7 @@ class Result:
         table = self._probabilities.of_counts()
         return table if full else at_a_glance(in_short(table), lambda: table)
 
-    def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
-        """Names of the items, and which are in the model, shape (chain, draw, items).
-
-        Raises:
-            TRJError: The space is a list of models.
-        """
-        return self._indicator.items()
-
-    @property
-    def transitions(self) -> pd.DataFrame:
-        """Chance of the next draw's model given this one's, by the draws; small spaces only.
-
-        Raises:
-            TRJError: There are more than 64 models.
-        """
-        return self._indicator.transitions
-
-    def jumps(self) -> pd.DataFrame:
-        """Mean acceptance probability times chance of proposal, from row to column, a jump.
-
-        Raises:
-            TRJError: There are more than 64 models, or only one.
-        """
-        return self._visits.jumps()
-
-    def mixing(self) -> pd.Series:
-        """How fast the model indicator forgets.
-
-        Returns:
-            ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
-            ``autocorrelation_time`` in kernel steps, and for small spaces
-            ``second_eigenvalue`` of the transition matrix between models: its power tells the
-            share of the memory that is left after so many draws.
-        """
-        return self._indicator.mixing()
-
-    def autocorrelation_time(self) -> float:
-        """Integrated autocorrelation time of the model's position in the space, in kernel steps.
-
-        With 32 chains or more from the spread of the chains' means, which counts slow modes
-        that emcee's estimator (used for fewer chains) misses; it is never the more flattering.
-        Infinite where the model never changes.
-
-        Source:
-            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65
-        """
-        return self._indicator.autocorrelation_time()
-
     # ---- evidences --------------------------------------------------------------------------
-
-    @property
-    def routes(self) -> dict[str, dict[str, Estimate]]:
-        """By route and model label, log of p(model) times its evidence, nats.
-
-        Routes that rest on the chains' draws carry what is flagged about these.
-        """
-        return self._evidences.routes
-
-    @property
-    def clashes(self) -> list[Clash]:
-        """Models on which two routes contradict each other; see :meth:`evidence`."""
-        return self._evidences.clashes
 
     def evidence(self, *, full: bool = False) -> pd.DataFrame:
         """Log evidences in nats, with a verdict.
@@ -397,34 +268,8 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        table = self._evidences.table
+        table = self.evidences.table
         return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
-
-    def audit(self) -> pd.DataFrame:
-        """What an audit that owes nothing to the map says of it, model by model.
-
-        Returns:
-            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
-            spread of its four replicates; ``halves_differ``, by how many nats the log evidences
-            of the first and the last two differ; ``map_log_evidence`` and ``map_se`` by
-            importance sampling through the map; their ``difference`` and its error; ``covered``,
-            the share of the posterior that the map reaches, and ``lost``, the share of which it
-            has next to nothing; ``modes``; and the ``verdict``, which is about coverage:
-            ``covered`` or ``uncovered``. Of a map that covers it may also be ``evidences
-            differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
-            of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
-            differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
-
-        Raises:
-            TRJError: There was no audit.
-        """
-        if self.report.audit is None:
-            raise TRJError(
-                "audit: there was none; fit=True makes one of up to 64 models, unless "
-                "max_evaluations are few or the user has interrupted it before; see convergence() "
-                "and report.judged instead"
-            )
-        return self.report.audit.table()
 
     def bayes_factor(
         self, a: Any, b: Any, *, log: bool = False, route: str = "combined"
@@ -447,12 +292,7 @@ class Result:
             ConfigurationError: There is no such route.
         """
         first, second = self._indicator.label(a), self._indicator.label(b)
-        return self._evidences.bayes_factor(first, second, log=log, route=route)
-
-    @property
-    def variational(self) -> Variational | None:
-        """The answer of the fit alone where it learnt q(m), and how far off it was; or None."""
-        return self.report.variational
+        return self.evidences.bayes_factor(first, second, log=log, route=route)
 
     # ---- parameters and components ----------------------------------------------------------
 
@@ -595,7 +435,7 @@ class Result:
             True
         """
         target = target or self.target
-        return reweighted(self._evidences, model_prior, priors, target)
+        return reweighted(self.evidences, model_prior, priors, target)
 
     def predict(
         self,
@@ -692,46 +532,24 @@ class Result:
             values=self._parameters.values,
             routes=self._given_routes,
             report=self.report,
-            truth=self.truth,
-            crossings=self.crossings,
-            pareto_k=self.pareto_k,
-            slot_names=self.slot_names,
+            truth=self._truth,
+            crossings=self._crossings,
+            pareto_k=self._given_pareto_k,
+            slot_names=self._convergence.names,
             coarse=self._coarse,
-            turns=self.turns,
-            onward=self.onward,
+            turns=self._turns,
+            onward=self._onward,
         )
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return _of, (replace(self._contents(), onward=as_data(self.onward)),)
+        return _of, (replace(self._contents(), onward=as_data(self._onward)),)
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""
         return Result(**vars(self._contents()), target=self.target)
 
     # ---- pictures ---------------------------------------------------------------------------
-
-    def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
-        """Running estimates of the model probabilities, of so many single chains too."""
-        visited = {label: self.visited(label) for label in self.models}
-        exact = self.truth.probabilities if self.truth else None
-        return plot_running(visited, self.raw.thin, exact, ax, chains=chains)
-
-    def plot_evidence(self, ax: Axes | None = None) -> Axes:
-        """Log evidences by every route with their errors."""
-        return plot_evidence(
-            self.evidence(full=True), self.truth.log_evidence if self.truth else None, ax
-        )
-
-    def plot_jumps(self, ax: Axes | None = None) -> Axes:
-        """Heat map of accepted jumps between models."""
-        rates = self.jumps()
-        return plot_jumps(rates, {m: float(self.visited(m).mean()) for m in rates.index}, ax)
-
-    def plot_pareto(self, ax: Axes | None = None) -> Axes:
-        """Pareto shape of the importance weights by model."""
-        shapes = {m: self.pareto_k[m] for m in self.models if m in self.pareto_k}
-        return plot_pareto(shapes, PARETO_K_FINITE_VARIANCE, ax)
 
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
         """Inclusion probabilities with their errors; spaces of items only.
@@ -743,7 +561,7 @@ class Result:
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
-        exact = self.truth.probabilities if self.truth else None
+        exact = self._truth.probabilities if self._truth else None
         return plot_models(self._probabilities.to_draw(), exact, ax)
 
     def plot_components(
@@ -899,19 +717,6 @@ class Result:
         replace_file(Path(path), page_of(self, said).encode())
         return Path(path)
 
-    def warn(self) -> None:
-        """Say aloud what of :attr:`doubts` is grave, and what would help, in two warnings at most.
-
-        The first one has all of the gravest category, the second one the rest: a
-        :class:`ConvergenceWarning` where chains remember their start, descend from too few
-        draws, or have never been where nothing else tells of, where the precision that was asked
-        for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
-        a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
-        though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
-        :class:`DisagreementWarning` where two routes to the evidences clash.
-        """
-        warn_of(self.doubts)
-
     def __repr__(self) -> str:
         shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
         found = f"{shape}, {self._indicator.number_visited} models visited"
@@ -957,7 +762,7 @@ def merge(results: Sequence[Result]) -> Result:
     targets = [r.target for r in results]
     contents = merged([r._contents() for r in results], targets)
     found = Result(**vars(contents), target=next((t for t in targets if t is not None), None))
-    found.warn()
+    warn_of(found.doubts)
     return found
 
 

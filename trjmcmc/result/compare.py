@@ -101,7 +101,7 @@ def leave_one_out(
             f"leave_one_out: no model has {FEWEST} draws among {len(code)}; run longer"
         )
     table = arviz_bridge.leave_one_out(each)
-    shares = {label: result.visits(label) for label in each}
+    shares = {label: result.chains.visits(label) for label in each}
     table["probability"] = [shares[label].value for label in table.index]
     table["probability_se"] = [shares[label].std_error for label in table.index]
     return table.sort_values("elpd_loo", ascending=False)
