@@ -59,7 +59,7 @@ def _opening(result: Any) -> str:
     report = result.report
     seconds = sum(report.seconds.values())
     return (
-        f"{result!r}. {report.evaluations:,} likelihood calls in {seconds:.1f} s, seed "
+        f"{result._head}. {report.evaluations:,} likelihood calls in {seconds:.1f} s, seed "
         f"{report.seed}. Probabilities are posterior ones, se is a standard error, logarithms are "
         "natural (nats); NaN stands where nothing that the run has seen tells a number."
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,9 +28,11 @@ from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.target import Target
+from . import html
 from .catalogue import INTERVAL, Catalogue
 from .chains import Chains
 from .checks import all_doubts, doubted
+from .compare import Pointwise, compared, log_likelihood_of
 from .evidences import Evidences
 from .files import Contents, as_data, read, write
 from .merge import merged
@@ -50,6 +52,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+SHOWN = 5  # models where a result is printed
+
+
 class Result:
     """Draws of a run and the estimates made from them.
 
@@ -67,7 +72,7 @@ class Result:
             shape (batch, M), in the order of ``space.enumerate()``.
         pareto_k: By model label, the Pareto shape of the map's importance weights.
         target: The target, on the CPU, for :meth:`reweight` and :meth:`predict`; it is not saved.
-        slot_names: Names of the coordinates, for :meth:`convergence`.
+        slot_names: Names of the coordinates, for ``chains.convergence()``.
         coarse: By model label, parameters that the working precision does not resolve, in words;
             found from the target if omitted.
         turns: Where the circles of periodic parameters begin and end, by name; found from the
@@ -147,7 +152,7 @@ class Result:
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """All that speaks against the answer, gravest first; of some of it :meth:`warn` warns."""
+        """All that speaks against the answer, gravest first; runs warn of what is grave."""
         return all_doubts(self._probabilities, self.report)
 
     def model_probabilities(self, *, full: bool = False) -> pd.DataFrame:
@@ -245,7 +250,7 @@ class Result:
         ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
         with the target made symmetric about the map's centre; ``audit``, tempered sequential
         Monte Carlo, whose error here is the larger of ``se`` and ``halves_differ`` in
-        :meth:`audit`, as four replicates may agree by chance. Routes that tell ratios only:
+        ``evidences.audit()``, as four replicates may agree by chance. Routes that tell ratios only:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
@@ -296,7 +301,13 @@ class Result:
 
     # ---- parameters and components ----------------------------------------------------------
 
-    def draws(self, model: Any) -> dict[str, NDArray[np.floating]]:
+    @overload
+    def draws(self) -> pd.DataFrame: ...
+
+    @overload
+    def draws(self, model: Any) -> dict[str, NDArray[np.floating]]: ...
+
+    def draws(self, model: Any = None) -> Any:
         """Posterior draws of one model in the user's names and constrained space.
 
         Arguments:
@@ -304,11 +315,14 @@ class Result:
 
         Returns:
             By parameter, shape (n, *shape), in the order chain by chain; per-item parameters
-            hold the items in use. Empty if the model was never visited.
+            hold the items in use. Empty if the model was never visited. Of no model named
+            :meth:`to_dataframe`.
 
         Raises:
             UnknownModelError: There is no such model.
         """
+        if model is None:
+            return self.to_dataframe()
         return self._parameters.draws(self._indicator.label(model))
 
     def summary(self, model: Any = None) -> pd.DataFrame:
@@ -474,6 +488,77 @@ class Result:
 
     # ---- files ------------------------------------------------------------------------------
 
+    def compare(
+        self,
+        pointwise: Pointwise | Mapping[str, Pointwise] | None = None,
+        *,
+        target: Target | None = None,
+    ) -> pd.DataFrame:
+        """Leave-one-out predictive densities and stacking weights beside posterior probabilities.
+
+        By ArviZ: Pareto-smoothed importance sampling, and stacking of predictive distributions.
+        Probabilities ask which model the data came from, if from one of these; stacking asks which
+        mixture predicts the next datum best, wherever that comes from.
+
+        Arguments:
+            pointwise: Log density of each datum: a function that is called as the likelihood is and
+                returns (n, data), or one for each model by label. Not needed where likelihoods are
+                ``trj.Observed``.
+            target: Of a result that was loaded.
+
+        Returns:
+            By model with a hundred draws or more, the best first: ``elpd_loo``, nats, its standard
+            error ``se`` over data, ``p_loo`` the effective number of parameters, ``pareto_k`` the
+            largest Pareto shape (above .7 the figures of that model are not to be trusted),
+            ``stacking``, its weight, and ``probability`` with ``probability_se``.
+
+        Raises:
+            ConfigurationError: No likelihood by datum; no target; no model with enough draws.
+
+        Source:
+            Vehtari, Gelman & Gabry (2017), https://doi.org/10.1007/s11222-016-9696-4; Yao et al.
+            (2018), https://doi.org/10.1214/17-BA1091
+
+        Example:
+            >>> import torch
+            >>> import trjmcmc as trj
+            >>> from torch.distributions import Normal
+            >>> y = torch.linspace(-1.0, 2.0, 20)
+            >>> models = [
+            ...     trj.Model("zero", {}, trj.Observed(lambda p: Normal(torch.zeros(20), 1.0), y)),
+            ...     trj.Model("mean", {"mu": Normal(0.0, 1.0)}, trj.Observed(
+            ...         lambda p: Normal(p["mu"][:, None].expand(-1, 20), 1.0), y)),
+            ... ]
+            >>> run = {"draws": 50, "chains": 64, "fit": False, "progress": False}
+            >>> table = trj.TRJSampler(trj.Target(models), seed=1).run(**run).compare()
+            >>> table.index[0], round(float(table["stacking"].sum()), 6)
+            ('mean', 1.0)
+        """
+        return compared(self.chains, target or self.target, pointwise)
+
+    def to_dataframe(self, model: Any = None) -> pd.DataFrame:
+        """Draws as a table: a row a draw, a column a number.
+
+        Arguments:
+            model: Label of a model; all draws if omitted.
+
+        Returns:
+            Indexed by chain and draw, from 0; ``model``, ``log_joint`` (nats, of the unconstrained
+            coordinates), and the parameters' numbers in your units, named as in :meth:`summary`;
+            of all draws NaN where a model has none.
+
+        Raises:
+            UnknownModelError: There is no such model.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=50, chains=32, progress=False)
+            >>> list(result.to_dataframe()), list(result.to_dataframe("1d"))
+            (['model', 'log_joint', 'x[0]', 'x[1]'], ['model', 'log_joint', 'x[0]'])
+        """
+        return self._parameters.frame(None if model is None else self._indicator.label(model))
+
     def to_arviz(
         self, model: Any = None, *, entries: bool = False, chains: int | None = None
     ) -> Any:
@@ -497,7 +582,9 @@ class Result:
             Of one model: its own parameters at the draws in it, without
             NaN, fit for ``arviz.summary``. As chains are in it unequally often, their draws are
             put one after the other and cut into four chains of equal length (up to three draws
-            are left out), unless all chains were there throughout.
+            are left out), unless all chains were there throughout. Where likelihoods are
+            :class:`trjmcmc.Observed` it has ``log_likelihood`` too, the log density of each datum
+            at each draw, for ``arviz.loo`` and ``arviz.compare``, up to 20 million numbers.
 
             In a space of counts ``posterior`` also holds ``k``, how many components there are,
             and their parameters have the dimension ``component``, up to the largest number
@@ -519,7 +606,9 @@ class Result:
             return of_all(self._catalogue, entries, chains, stated)
         if entries:
             raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
-        return of_model(self._catalogue, self._indicator.label(model), chains, stated)
+        label = self._indicator.label(model)
+        by_datum = log_likelihood_of(self.target, self.chains, label)
+        return of_model(self._catalogue, label, chains, stated, by_datum)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
@@ -717,11 +806,28 @@ class Result:
         replace_file(Path(path), page_of(self, said).encode())
         return Path(path)
 
+    @property
+    def _head(self) -> str:
+        """What it holds, in a line."""
+        raw, n = self.raw, self._indicator.number_visited
+        return f"Result of {raw.n_chains} chains x {raw.n_draws} draws, {n} models visited"
+
+    def _shown(self) -> tuple[pd.DataFrame, list[str]]:
+        """The most probable models, and what is gravest against the answer."""
+        table = self.model_probabilities()[["probability", "se"]]
+        table = table.sort_values("probability", ascending=False, kind="stable")
+        grave = [d for d in self.doubts if d.grave]
+        said = [f"{'not converged' if d.kind == 'chains' else 'doubtful'}: {d}" for d in grave]
+        return table.head(SHOWN), said[:1]
+
     def __repr__(self) -> str:
-        shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
-        found = f"{shape}, {self._indicator.number_visited} models visited"
-        chains = [f"; not converged: {d}" for d in self.doubts if d.kind == "chains"]
-        return f"Result({found}{''.join(chains[:1])})"
+        table, doubts = self._shown()
+        return "\n".join([self._head, table.round(4).to_string(), *doubts])
+
+    def _repr_html_(self) -> str:
+        frame, doubts = self._shown()
+        said = [html.prose(doubt, "doubt") for doubt in doubts]
+        return "".join([html.table(frame, self._head), *said])
 
 
 def load(path: str | Path) -> Result:

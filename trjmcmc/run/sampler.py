@@ -144,6 +144,9 @@ class TRJSampler:
         if strategy.given is not None:
             self._known.kernel(self.transport)  # refused here if it can't reach everything
 
+    def __repr__(self) -> str:
+        return f"TRJSampler with seed {self.seed} of\n{self.target}"
+
     @property
     def models(self) -> ModelWeights | None:
         """The distribution over models, once :meth:`fit` has learnt one."""
@@ -313,7 +316,7 @@ class TRJSampler:
                 error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
-        check_fit(fit, self._may_train)
+        check_fit(fit, self.target.space)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         check_counts(draws, 1 if chains is None else chains, thin, warmup)
         grid = grid_of(shards, executor)
@@ -398,11 +401,6 @@ class TRJSampler:
     def account(self) -> Account:
         """Evaluations of its runs and fits, and of nobody else on the same target."""
         return self._known.spending.account
-
-    @property
-    def _may_train(self) -> bool:
-        """Whether a map may be trained over the models: not over many graphs."""
-        return self.target.space.few or not self.target.space.graphs
 
     @property
     def _refines(self) -> bool:

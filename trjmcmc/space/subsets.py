@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TargetError, UnknownModelError
-from .base import Kind, Space, check_enumerable, check_names, listing
+from .base import Kind, Space, check_enumerable, check_names, in_short, listing
 from .prior import gap_in, log_choose, subset_prior
 
 
@@ -84,6 +84,15 @@ class Subsets(Space):
         log_on_off, by_size = subset_prior(prior, n_units)
         self.register_buffer("log_on_off", log_on_off)
         self.register_buffer("log_size_weight", by_size)
+
+    def extra_repr(self) -> str:
+        said = [f"[{listing(self.names)}]", f"of={in_short(self.of)!r}"]
+        said += [f"always={self.always}"] if self.always else []
+        said += [f"blocks={self.blocks}"] if self.blocks else []
+        p = in_short([round(p, 6) for p in self.log_on_off[0].exp().tolist()])
+        by_size = bool(self.log_size_weight.any())
+        said += ["prior=by size"] if by_size else [] if p == 0.5 else [f"prior={p}"]
+        return ", ".join(said)
 
     def items(self, code: Tensor) -> Tensor:
         if self._unit_of is None:
