@@ -16,17 +16,12 @@ from .errors import ArgumentError, ConfigurationError
 
 MAY_BE_ZERO = {"rounds", "climbs", "most_climbs", "learned", "warm"}
 
-ELSEWHERE = {  # what other packages call an argument, and its name here
-    "sample": "draws",
-    "step": "draws",
-    "iter": "draws",
-    "walker": "chains",
-    "burn": "warmup",
-    "tune": "warmup",
-    "random": "seed",
-    "time": "max_seconds",
-    "calls": "max_evaluations",
-    "bayes": "log_bayes_factor",
+ELSEWHERE = {  # of an argument's name here, what other packages call it
+    "draws": "sample step iter",
+    "chains": "walker",
+    "warmup": "burn tune",
+    "seed": "random",
+    "max_seconds": "time",
 }
 
 SHORT = 4  # letters of a name from which one that holds it is likely meant
@@ -66,7 +61,8 @@ def meant(name: str, known: Iterable[str]) -> str:
     known = list(known)
     near = [x for x in known if (x in name or name in x) and min(len(x), len(name)) >= SHORT]
     near += get_close_matches(name, known, 1)
-    near += [x for word, x in ELSEWHERE.items() if word in name and x in known]
+    near += [x for x, words in ELSEWHERE.items() if any(w in name for w in words.split())]
+    near = [x for x in near if x in known]
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"
 
 
