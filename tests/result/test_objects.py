@@ -134,3 +134,9 @@ def test_models_that_tell_only_sums_have_no_likelihoods_by_datum(result):
     assert not any("log_likelihood" in group for group in groups)
     with pytest.raises(trj.errors.ConfigurationError, match=r"trj\.Observed"):
         result.compare()
+
+
+def test_over_counts_evidences_say_how_to_come_by_them(counted):
+    assert counted.evidence()["note"].eq("by visits alone; see trj.evidences_of_counts").all()
+    with pytest.raises(trj.errors.TRJError, match=r"trj\.evidences_of_counts\(target\)"):
+        counted.evidence(full=True)

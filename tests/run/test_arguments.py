@@ -1,9 +1,11 @@
 """Arguments of a sampler that there are not: the error says which one was meant."""
 
 import pytest
+import torch
+from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
-from trjmcmc.errors import ArgumentError, ConfigurationError
+from trjmcmc.errors import ArgumentError, ConfigurationError, UnreachableError
 
 TARGET = trj.problems.sinh_arcsinh()
 
@@ -55,3 +57,25 @@ def test_aims_that_there_are_not(until, words):
 def test_a_precision_that_is_none():
     with pytest.raises(ConfigurationError, match=r"torch\.float64, got 'float64'"):
         trj.TRJSampler(TARGET, dtype="float64")
+
+
+@pytest.mark.parametrize(
+    ("prior", "words"),
+    [
+        (Uniform(-1e30, 1e30), r"the prior of 'a' in model 'flat' is flat over 2e\+30"),
+        (Uniform(-1.0, 1.0), "has a finite likelihood$"),
+    ],
+)
+def test_a_flat_prior_that_no_likelihood_reaches_is_named(prior, words):
+    y = torch.tensor([60.1, 61.2])
+
+    def likelihood(p):
+        near = (p["a"] - 60).abs() < 50
+        return torch.where(near, Normal(p["a"][:, None], 1.0).log_prob(y).sum(-1), -torch.inf)
+
+    models = [
+        trj.Model("narrow", {"a": Normal(60.0, 1.0)}, likelihood),
+        trj.Model("flat", {"a": prior}, likelihood),
+    ]
+    with pytest.raises(UnreachableError, match=f"model 'flat': none of .*{words}"):
+        trj.TRJSampler(trj.Target(models), seed=1).run(progress=False)

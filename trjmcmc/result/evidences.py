@@ -94,6 +94,17 @@ class Evidences:
         return list(self.log_mass)
 
     @property
+    def unweighed(self) -> str:
+        """Why no log evidences are known, and how to come by them."""
+        space = self.indicator.space
+        if space.counts and len(space.kinds) == 1:
+            return "no map has weighed the counts; trj.evidences_of_counts(target) does"
+        return (
+            "no map has weighed the models: the run ended before that (give it more max_seconds or "
+            "max_evaluations), or needed none; run(fit=True) trains one"
+        )
+
+    @property
     def partial(self) -> bool:
         """Whether only some of the models were weighed."""
         size = self.indicator.space.size
@@ -327,12 +338,7 @@ class Evidences:
 
         labels = self.weighed
         if not labels:
-            raise UnweighedError(
-                "evidence: no map has weighed the models. A run that ends before that weighs none: "
-                "by max_seconds or max_evaluations (give it more), or by Ctrl-C. Others may need "
-                "none (over more than 64 subsets, or models of several kinds of components); "
-                "run(fit=True) trains one"
-            )
+            raise UnweighedError(f"evidence: {self.unweighed}")
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)
         table = pd.DataFrame(index=pd.Index(labels, name="model"))

@@ -79,7 +79,8 @@ class Probabilities:
             table = self.of_models_in_short().loc[self.indicator.models, ["bayes_factor"]]
             table.insert(0, "log_evidence", math.nan)
             table.insert(1, "se", math.nan)
-            return table.assign(verdict=UNCHECKED, note="by visits alone")
+            counts = "; see trj.evidences_of_counts" if self.indicator.space.counts else ""
+            return table.assign(verdict=UNCHECKED, note=f"by visits alone{counts}")
         full = self.evidences.table().rename(columns={"combined": "log_evidence"})
         full["se"], full["bayes_factor"] = full["combined_se"], beside_best(full["log_evidence"])
         return full[["log_evidence", "se", "bayes_factor", "verdict", "note"]]

@@ -15,7 +15,7 @@ from ..checks import spelled
 from ..doubts.doubt import warn_of
 from ..doubts.of_maps import of_coverage
 from ..draws import Pool
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, UnreachableError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
@@ -349,6 +349,8 @@ class TRJSampler:
             begun -= 0.0 if place is None else place.spent
             try:
                 result = rounds.first(until, max_seconds, progress, begun, draws, max_evaluations)
+            except UnreachableError as error:
+                raise UnreachableError(f"{error}{self.target.too_wide()}") from error
             finally:
                 self._left = rounds if rounds.begun else None
             if rounds.target is not self.target:
