@@ -105,7 +105,7 @@ def main() -> None:
     print("\nLog evidences by every route (nats)\n")
     try:
         evidence = result.evidence(full=True)
-    except trj.errors.UnweighedError:  # the run was cut off before it had weighed a model
+    except trj.errors.TRJError:  # the run was cut off before it had weighed a model
         evidence = result.evidence()
     shown = ["visits", "importance", "bridge", "combined", "combined_se", "verdict"]
     print(evidence[[c for c in shown if c in evidence]].round(3).to_string())

@@ -88,13 +88,6 @@ class ConvergenceError(TRJError, RuntimeError):
     """An iteration did not reach its goal; what it has is not to be used."""
 
 
-class UnweighedError(TRJError, KeyError):
-    """No map has weighed the models, so that there is no table of all routes."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
 class UnknownModelError(TRJError, KeyError):
     """No model of that name is in the space."""
 

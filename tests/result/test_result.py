@@ -397,47 +397,8 @@ def test_tables_read_at_a_glance(result):
     )
 
 
-def test_tables_know_all_routes_by_name(result):
-    short, full = result.model_probabilities(), result.model_probabilities(full=True)
-    a = short.index[0]
-    assert "visits" in short and "no such" not in short
-    assert short["visits"].equals(full["visits"])
-    assert short.loc[a, "combined"] == short.loc[a]["combined"] == full.loc[a, "combined"]
-    with pytest.raises(KeyError):
-        short["no such"]
-    evidence = result.evidence()
-    assert evidence[["combined", "verdict"]].equals(
-        result.evidence(full=True)[["combined", "verdict"]]
-    )
-    assert "visits" not in short.round(3).to_string()
-    assert list(short.loc[[a]]) == list(short) == list(short.copy())
-    short.loc[a, "probability"] = 0.25
-    assert short["probability"][a] == short.loc[a]["probability"] == 0.25
-    assert list(pickle.loads(pickle.dumps(short))) == list(short)
-
-
-@pytest.mark.whole
-def test_tables_of_two_indices_know_all_routes_by_name():
-    target = trj.problems.pulses(points=20, true=1, most=2, seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=5.0)
-    table, full = result.counts(), result.counts(full=True)
-    row = table.index[0]
-    assert table.loc[row, "probability"] == table["probability"].iloc[0]
-    assert table.loc[row]["combined"] == full.loc[row, "combined"] or math.isnan(
-        full.loc[row, "combined"]
-    )
-    assert len(table.loc[:, ["probability"]]) == len(table.loc[table["se"] < 1]) == len(table)
-    assert len(table.assign(note=math.nan).dropna()) == 0 == len(table.dropna(subset="note")) * 0
-
-
 @pytest.mark.whole
 def test_tables_without_other_routes_say_so():
     target = trj.problems.variable_selection(8)
     table = trj.TRJSampler(target, seed=1).run(fit=False, draws=200, progress=False).evidence()
     assert "bridge" not in table and table.loc[table.index[0], "verdict"] == "unchecked"
-    for error in (TRJError, KeyError):
-        with pytest.raises(error, match="map"):
-            table["bridge"]
-    assert table.get("bridge") is None

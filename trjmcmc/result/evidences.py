@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP, widened
 from ..doubts.of_chains import Routes
-from ..errors import ConfigurationError, TRJError, UnweighedError
+from ..errors import ConfigurationError, TRJError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
@@ -332,13 +332,13 @@ class Evidences:
         """Log evidences by every route side by side, nats, with a verdict.
 
         Raises:
-            UnweighedError: There was no map to weigh models by.
+            TRJError: There was no map to weigh models by.
         """
         import pandas as pd
 
         labels = self.weighed
         if not labels:
-            raise UnweighedError(f"evidence: {self.unweighed}")
+            raise TRJError(f"evidence: {self.unweighed}")
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)
         table = pd.DataFrame(index=pd.Index(labels, name="model"))

@@ -178,13 +178,6 @@ def in_short(table: pd.DataFrame) -> pd.DataFrame:
     return short.join(table[[c for c in ("prior", "note") if c in table]])
 
 
-def at_a_glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """A table of few columns that knows all of another one by name."""
-    from .glance import Glance
-
-    return Glance.of(short, full)
-
-
 def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
     """Bayes factors beside the largest of some log evidences in nats; NaN of what is not known.
 

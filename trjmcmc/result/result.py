@@ -39,7 +39,7 @@ from .merge import merged
 from .numbers import chosen
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
-from .probabilities import Probabilities, at_a_glance, in_short
+from .probabilities import Probabilities, in_short
 from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
@@ -166,8 +166,7 @@ class Result:
             chains, map and jumps together where these routes tell an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
-            the most visited models, and a row for the rest. The columns of ``full`` are read by
-            name, as in ``table["visits"]``.
+            the most visited models, and a row for the rest.
 
             Of ``full``: ``visits``, share of the draws, ``visits_se`` and ``visits_ess``;
             ``importance`` and ``importance_se``, evidences by importance sampling through the map,
@@ -182,9 +181,7 @@ class Result:
             error of one effective draw more or less at least.
         """
         found = self._probabilities
-        return (
-            found.of_models() if full else at_a_glance(found.of_models_in_short(), found.of_models)
-        )
+        return found.of_models() if full else found.of_models_in_short()
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -210,7 +207,7 @@ class Result:
             TRJError: The space is a list of models.
         """
         table = self._probabilities.of_items()
-        return table if full else at_a_glance(in_short(table), lambda: table)
+        return table if full else in_short(table)
 
     def counts(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
@@ -226,7 +223,7 @@ class Result:
             TRJError: The space has no counts.
         """
         table = self._probabilities.of_counts()
-        return table if full else at_a_glance(in_short(table), lambda: table)
+        return table if full else in_short(table)
 
     # ---- evidences --------------------------------------------------------------------------
 
@@ -240,8 +237,7 @@ class Result:
             One row a model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
-            ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
-            route.
+            ``note``. Of ``full`` the models weighed, by every route.
 
         Routes that owe nothing to how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
@@ -273,8 +269,7 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        table = self.evidences.table
-        return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
+        return self.evidences.table() if full else self._probabilities.of_evidence()
 
     def bayes_factor(
         self, a: Any, b: Any, *, log: bool = False, route: str = "combined"
