@@ -113,9 +113,7 @@ def _shares(known: list[Estimate], relative: bool) -> list[Estimate]:
 
 
 def combine(
-    log_mass: Sequence[Estimate],
-    share: Sequence[Estimate],
-    covariance: NDArray[np.float64],
+    log_mass: Sequence[Estimate], share: Sequence[Estimate], covariance: NDArray[np.float64]
 ) -> tuple[list[Estimate], NDArray[np.float64]]:
     """Log masses from evidences and from shares together, by generalised least squares.
 

@@ -183,11 +183,7 @@ def _by_model(sample: VariationalDraws) -> Iterator[tuple[str, dict[str, Any], T
 
 
 def weigh(
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    generator: torch.Generator,
-    n: int,
+    target: Target, weights: ModelWeights, transport: Transport, generator: torch.Generator, n: int
 ) -> Weighed:
     """Draws from q with both log densities."""
     parts = []

@@ -177,12 +177,7 @@ class Target(Parameters, InWords, Remade, Counted):
 
     @in_pieces
     def log_prior_and_likelihood(
-        self,
-        code: Tensor,
-        theta: Tensor,
-        *,
-        surrogate: bool = False,
-        total: Tensor | None = None,
+        self, code: Tensor, theta: Tensor, *, surrogate: bool = False, total: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log prior (model, parameters and Jacobian) and log likelihood.
 
@@ -264,12 +259,7 @@ class Target(Parameters, InWords, Remade, Counted):
 
     @in_pieces
     def log_joint_and_grad(
-        self,
-        code: Tensor,
-        theta: Tensor,
-        *,
-        temper: float | Tensor = 1.0,
-        surrogate: bool = False,
+        self, code: Tensor, theta: Tensor, *, temper: float | Tensor = 1.0, surrogate: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Tempered log joint, likelihood to the power ``temper``, and its gradient.
 
