@@ -77,7 +77,7 @@ def run(target: trj.Target, **settings: Any) -> trj.Result:
 def evidence() -> dict[str, Any]:
     x = np.random.default_rng(4).normal(size=(4, 300, 2))
     found = trj.evidence(x, lambda x: -0.5 * (x**2).sum(-1), steps=100, seed=1)
-    return {route: (e.value, e.std_error) for route, e in found.routes.items()}
+    return {route: (e.value, e.std_error) for route, e in found.evidences.routes.items()}
 
 
 def fitted(target: trj.Target, steps: int = 40, **settings: Any) -> trj.Result:

@@ -94,7 +94,7 @@ KINDS = {  # the gravest first
     ),
     "evidences": Kind(
         CoverageWarning,
-        "log evidences by the map are not those of the audit: {}; see audit().",
+        "log evidences by the map are not those of the audit: {}; see result.evidences.audit().",
     ),
     "search": Kind(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
     "limit": Kind(LimitWarning, "a count has run into its limit: {}."),

@@ -169,9 +169,7 @@ def latent_names(trace: Trace) -> list[str]:
     return [k for k, s in trace.items() if s["type"] == "sample" and not s["is_observed"]]
 
 
-def explored(
-    program: Program,
-) -> tuple[list[Latent], dict[str, int], dict[str, tuple[str, ...]]]:
+def explored(program: Program) -> tuple[list[Latent], dict[str, int], dict[str, tuple[str, ...]]]:
     """The sites of a program that have to be sampled, sizes of its plates, its data.
 
     Data are the observed sites, with names of their axes where all have one.
