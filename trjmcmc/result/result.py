@@ -109,8 +109,8 @@ class Result:
 
     @cached_property
     def _convergence(self) -> Convergence:
-        names = [f"theta[{i}]" for i in range(self.raw.theta.shape[2])]
-        return Convergence(self._indicator, list(self._given_names or names))
+        names = self._given_names or [f"theta[{i}]" for i in range(self.raw.theta.shape[2])]
+        return Convergence(self._indicator, list(names))
 
     @cached_property
     def _coarse(self) -> Mapping[str, str]:
