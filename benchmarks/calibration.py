@@ -92,9 +92,9 @@ def scores(
     for seed in range(repeats):
         sampler = trj.TRJSampler(target, copy.deepcopy(first.transport), seed=1000 + seed)
         result = sampler.run(draws=draws, chains=chains, warmup=warmup, fit=False, progress=False)
-        table, agree = result.evidence(full=True), not result.clashes
+        table, agree = result.evidence(full=True), not result.evidences.clashes
         shares = {
-            "visits": {m: result.visits(m) for m in table.index},
+            "visits": {m: result.chains.visits(m) for m in table.index},
             "bartolucci": result._visits.by_jumps,
         }
         for model in table.index:

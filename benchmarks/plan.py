@@ -168,7 +168,7 @@ def row(problem: str, settings: str, seed: int, plan: Plan, limit: float) -> dic
 
 def answer(result: trj.Result) -> tuple[pd.DataFrame, pd.Series | None]:
     """What a run is asked for with its errors, and the truth of it as far as it is known."""
-    truth = result.truth
+    truth = result.chains.truth
     if result.space.has_items and not result.space.counts:
         table = result.inclusion_probabilities()
         return table, truth_of_items(result)
@@ -179,9 +179,9 @@ def answer(result: trj.Result) -> tuple[pd.DataFrame, pd.Series | None]:
 
 def truth_of_items(result: trj.Result) -> pd.Series | None:
     """Inclusion probabilities of items, where those of models are known."""
-    if result.truth is None or not result.truth.probabilities:
+    if result.chains.truth is None or not result.chains.truth.probabilities:
         return None
-    p = pd.Series(result.truth.probabilities)
+    p = pd.Series(result.chains.truth.probabilities)
     code = torch.stack([result.space.code_of(m) for m in p.index])
     found = torch.tensor(p.to_numpy()) @ result.space.items(code).double()
     return pd.Series(found.numpy(), index=result.inclusion_probabilities().index)

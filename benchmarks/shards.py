@@ -92,7 +92,12 @@ def quiet_run(executor: Any, options: argparse.Namespace, **settings: Any) -> tr
 
 def digest(result: trj.Result) -> str:
     total = hashlib.sha256()
-    for t in (result.raw.code, result.raw.theta, result.raw.log_joint, *(result.crossings or ())):
+    for t in (
+        result.raw.code,
+        result.raw.theta,
+        result.raw.log_joint,
+        *(result.chains.crossings or ()),
+    ):
         total.update(t.contiguous().numpy().tobytes())
     return total.hexdigest()[:16]
 

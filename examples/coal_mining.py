@@ -69,7 +69,7 @@ def draw(result: trj.Result, path: Path, panels: int = 3) -> None:
     result.plot_models(middle)
     middle.set(xlabel="number of change points")
     if right:
-        result.plot_running(*right)
+        result.chains.plot_running(*right)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -105,7 +105,7 @@ def main() -> None:
     print("\nLog evidences by every route (nats)\n")
     try:
         evidence = result.evidence(full=True)
-    except trj.errors.UnweighedError:  # the run was cut off before it had weighed a model
+    except trj.errors.TRJError:  # the run was cut off before it had weighed a model
         evidence = result.evidence()
     shown = ["visits", "importance", "bridge", "combined", "combined_se", "verdict"]
     print(evidence[[c for c in shown if c in evidence]].round(3).to_string())
@@ -118,7 +118,7 @@ def main() -> None:
     print(
         f"largest error of p(k)            {off.max():.4f}, at most {table['se'].max():.4f} stated"
     )
-    print(f"autocorrelation time of k        {result.autocorrelation_time():.1f} steps")
+    print(f"autocorrelation time of k        {result.chains.autocorrelation_time():.1f} steps")
     print(f"draws                            {result.raw.n_chains} chains x {result.raw.n_draws}")
     print(f"likelihood evaluations           {report.evaluations:,}")
     draw(result, arguments.output, arguments.panels)

@@ -46,7 +46,7 @@ def conditional(flow: trj.transport.Transport, result: trj.Result) -> pd.Series:
     code, theta = result.raw.flat()
     log_joint = result.raw.log_joint.flatten()
     index = result.space.index(code)
-    known = result.routes.get("importance", {})  # none where the run had no time to weigh
+    known = result.evidences.routes.get("importance", {})  # none where the run had no time to weigh
     found = {}
     for m in index.unique().tolist():
         mine = (index == m).nonzero()[:, 0][:2000]
@@ -189,7 +189,9 @@ def pairs_figure(target, answers, result, path: Path) -> None:
     beta, slots = beta[:, pair], [every[i] for i in pair]
     names = [target.space.names[s] for s in slots]
     figure, axes = plt.subplots(1, 3, figsize=(9, 3.4), sharex=True, sharey=True)
-    figure.suptitle(f"model {label}, p(m | data) = {result.visited(label).mean():.3f}", fontsize=10)
+    figure.suptitle(
+        f"model {label}, p(m | data) = {result.chains.inside(label).mean():.3f}", fontsize=10
+    )
     axes[0].plot(beta[:, 0], beta[:, 1], ".", ms=2, alpha=0.4, color="k")
     axes[0].set(title="exact, by the sampler", xlabel=f"{names[0]} coefficient")
     axes[0].set_ylabel(f"{names[1]} coefficient")

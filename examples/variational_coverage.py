@@ -33,12 +33,12 @@ import numpy as np
 import pandas as pd
 import torch
 from experiments import save, say
+from intervals import coverage, quantiles
 from matplotlib import pyplot as plt
 from scipy.stats import norm
 from solved import LinearPosterior, linear_regression
 
 import trjmcmc as trj
-from trjmcmc.estimate.content import Marginal, interval_content
 from trjmcmc.plot.style import PALETTE
 
 PARTS = ("closed", "nodes", "repeats", "theorem")
@@ -51,7 +51,7 @@ LEVEL = 0.9  # of the repeated intervals
 def mean_field_coverage(rho: float, level: float) -> float:
     """Coverage of a mean-field interval where the posterior correlation is rho."""
     half = math.sqrt(1 - rho**2) * norm.ppf((1 + level) / 2)
-    return interval_content(-half, half, Marginal(cdf=norm.cdf), level)[0]
+    return float(norm.cdf(half) - norm.cdf(-half))
 
 
 def rectified(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +80,7 @@ def one_node_coverage(rho: float, t: float, level: float, *, exchanged: bool = F
     if exchanged:
         slope, variance = variance, slope
     half = math.sqrt((1 - rho**2) / (1 - rho**2 * slope**2 / variance)) * norm.ppf((1 + level) / 2)
-    return interval_content(-half, half, Marginal(cdf=norm.cdf), level)[0]
+    return float(norm.cdf(half) - norm.cdf(-half))
 
 
 # the thesis' formulas evaluated elsewhere; ours have to give the same four digits
@@ -230,7 +230,7 @@ def by_nodes(seeds: list[int], rho: float, steps: int) -> pd.DataFrame:
         cases = {"K=1": (1, start), "K=1 from a line": (1, LINE), "K=2": (2, None)}
         for name, (k, bias) in cases.items():
             answer = fitted(target, rectifiers(k, seed, bias, loc, sd), seed, steps, 0.05)
-            kl, covered = answer.kl(), answer.coverage(reference, 0.95)
+            kl, covered = answer.kl(), coverage(answer, reference, 0.95)
             row |= {f"{name} KL": kl.value, f"{name} se": kl.std_error}
             row[f"{name} covers"] = float(covered["covered"].iloc[0])
             row[f"{name} covers se"] = float(covered["se"].iloc[0])
@@ -288,7 +288,7 @@ def repeats(rho: float, n: int, count: int, steps: int, runs: int) -> pd.DataFra
         wide = fitted(target, flow, seed, steps, 0.03, 128, 4000)
         answers = {"mean field": narrow, "two rectifiers": wide}
         for name, answer in answers.items():
-            ends[name] = answer.quantiles((0.5 - LEVEL / 2, 0.5 + LEVEL / 2)).to_numpy()
+            ends[name] = quantiles(answer, (0.5 - LEVEL / 2, 0.5 + LEVEL / 2)).to_numpy()
         if seed < runs:
             sampler = trj.TRJSampler(target, answers["two rectifiers"].transport, seed=seed)
             draws = sampler.run(draws=200, chains=50, fit=False, progress=False).draws("regression")

@@ -64,6 +64,9 @@ def to_arviz(
     attributes: dict[str, Any],
     third: Mapping[str, str] | None = None,
     axes: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    log_likelihood: Mapping[str, NDArray[Any]] | None = None,
+    labels: NDArray[Any] | None = None,
 ) -> Any:
     """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree.
 
@@ -72,8 +75,11 @@ def to_arviz(
         attributes: Of the posterior.
         third: By name, what the axis after (chain, draw) is called; it is numbered from 1.
         axes: By name, what all axes after (chain, draw) are called, and their places.
+        log_likelihood: Log density of each datum, shape (chain, draw, data), nats.
+        labels: Each draw's model in words, shape (chain, draw), the coordinate ``label``.
     """
-    groups = {"posterior": posterior, "sample_stats": sample_stats}
+    groups: dict[str, Any] = {"posterior": posterior, "sample_stats": sample_stats}
+    groups |= {"log_likelihood": dict(log_likelihood)} if log_likelihood else {}
     third = third or {}
     coords = {axis: np.arange(posterior[name].shape[2]) + 1 for name, axis in third.items()}
     dims = {
@@ -85,6 +91,8 @@ def to_arviz(
         coords |= {axis: np.asarray(x) for axis, x in places.items()}
     data = _from_dict(groups, coords=coords, dims=dims)
     data["posterior"].attrs.update(attributes)
+    if labels is not None:
+        data["posterior"].coords["label"] = (("chain", "draw"), labels)
     return data
 
 

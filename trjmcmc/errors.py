@@ -76,19 +76,16 @@ class ConfigurationError(TRJError, ValueError):
     """A setting of the fit, a kernel or the sampler is out of range."""
 
 
+class ArgumentError(TRJError, TypeError):
+    """A function has no argument of that name."""
+
+
 class CheckpointError(TRJError, RuntimeError):
     """The folder of a run is another's, is being written, or is damaged."""
 
 
 class ConvergenceError(TRJError, RuntimeError):
     """An iteration did not reach its goal; what it has is not to be used."""
-
-
-class UnweighedError(TRJError, KeyError):
-    """No map has weighed the models, so that there is no table of all routes."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 class UnknownModelError(TRJError, KeyError):

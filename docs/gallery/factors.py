@@ -63,7 +63,7 @@ print(result.model_probabilities()[["probability", "se"]].round(4).to_string())
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 result.plot_models(left)
-result.plot_evidence(right)
+result.evidences.plot(right)
 plt.show()
 
 # %% [markdown]

@@ -38,5 +38,5 @@ result.plot_models()
 plt.show()
 
 # %%
-result.plot_corner(result.models[-1])
+result.plot_corner(result.chains.models[-1])
 plt.show()

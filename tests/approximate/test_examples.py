@@ -84,7 +84,7 @@ def test_mean_field_covers_what_its_closed_form_says(script):
     reference = {f"beta[{i}]": norm(float(exact.mean[i]), float(exact.sd[i])) for i in range(2)}
     narrow = module.fitted(target, "mean-field", 0, 300, 0.02, 128, 20_000)
     closed = module.mean_field_coverage(module.correlation(target), 0.9)
-    covered = narrow.coverage(reference)
+    covered = module.coverage(narrow, reference)
     assert closed < 0.65
     assert ((covered["covered"] - closed).abs() < 0.03 + 5 * covered["se"]).all()
 

@@ -3,7 +3,6 @@
 import functools
 import math
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 from tests.places import ROOT
-from trjmcmc.errors import ConvergenceWarning
+from trjmcmc.doubts.doubt import EVERY, Doubt
 
 sys.path.insert(0, str(ROOT))  # benchmarks are not installed
 from benchmarks import alarms, honesty, short_runs
@@ -259,15 +258,14 @@ def test_a_run_of_an_easy_problem_is_right(monkeypatch):
 
 @pytest.mark.whole
 def test_alarms_are_counted_and_timed(monkeypatch):
-    def warn(self):
-        warnings.warn("no good", ConvergenceWarning, stacklevel=2)
-
-    monkeypatch.setattr(alarms.trj.Result, "warn", warn)
+    doubts = functools.cached_property(lambda self: [Doubt(EVERY, "no good", kind="chains")])
+    doubts.__set_name__(alarms.trj.Result, "doubts")
+    monkeypatch.setattr(alarms.trj.Result, "doubts", doubts)
     short = functools.partialmethod(alarms.trj.TRJSampler.run, 60, chains=64, fit=False)
     monkeypatch.setattr(alarms.trj.TRJSampler, "run", short)
     row = alarms.run("two modes", 1)
-    assert alarms.trj.Result.warn is warn
-    assert row["said"] == ["ConvergenceWarning: no good"]
+    assert alarms.trj.Result.doubts is doubts
+    assert len(row["said"]) == 1 and "no good" in row["said"][0]
     assert row["warned"] and 0 < row["alarm_s"] < row["seconds"]
     table = alarms.summary([row, row | {"warned": False, "said": []}])
     assert table.loc["two modes", "warned"] == table.loc["all", "warned"] == 0.5

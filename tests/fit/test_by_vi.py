@@ -128,7 +128,7 @@ def test_a_run_by_vi_moves_through_its_map_and_says_so(clock):
     assert result.report.plan.weights["map"] > 0
     assert "map" in result.report.acceptance
     assert "by variational inference" in str(result.report)
-    check(result, result.truth)
+    check(result, result.chains.truth)
 
 
 @pytest.mark.whole

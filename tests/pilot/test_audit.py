@@ -323,7 +323,7 @@ def test_the_fit_mends_a_lost_mode_by_itself():
     assert model.map_std_error < 0.02
     result = sampler.run(200, chains=64, progress=False)
     assert abs(float((result.draws("m")["x"] < 0).mean()) - 0.2) < 0.02
-    assert result.audit().loc["m", "covered"] > 0.99
+    assert result.evidences.audit().loc["m", "covered"] > 0.99
 
 
 @pytest.mark.slow
@@ -426,7 +426,7 @@ def test_the_audit_can_be_larger_or_off():
     assert [m.model for m in report.models] == ["none", "one", "three"]
     assert all(m.gap == 0 for m in report.models if m.model == "none")
     result = sampler.run(20, chains=16, progress=False)
-    table = result.audit()
+    table = result.evidences.audit()
     assert set(table["verdict"]) <= {"covered", "rough"}
     assert (table["difference"] == table["map_log_evidence"] - table["log_evidence"]).all()
     assert result.report.gradients > 0

@@ -17,6 +17,7 @@ from tests import toys
 from tests.battery import assert_calibrated
 from tests.maps import MovesSpares, rough_subset_maps, shaken_mixture
 from tests.places import SHARED, shared_only
+from trjmcmc.doubts.doubt import warn_of
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, DisagreementWarning, TRJError
 from trjmcmc.estimate import Estimate, log_mean_weight, pareto_k, smoothed
@@ -258,7 +259,7 @@ def test_routes_that_rest_on_the_same_chains_have_a_wider_error():
             parts = [tuple(x) if known else () for x in (ours - ours.mean(), slope * lean)]
             masses = [Estimate(ours.sum(), each, batches=parts[0]), Estimate(0.0, 1e-4)]
             share = Estimate(p, each * slope, batches=parts[1])
-            other = replace(share.scaled(-1), value=1 - p, std_error=share.std_error)
+            other = replace(-share, value=1 - p, std_error=share.std_error)
             spread = (each * slope) ** 2 * np.array([[1.0, -1.0], [-1.0, 1.0]])
             found, covariance = combine(masses, [share, other], spread)
             error = math.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
@@ -474,18 +475,18 @@ def test_models_never_visited_show_a_bound():
     assert "never visited" in row["note"]
     assert row["combined"] == pytest.approx(-14.0, abs=0.01)
     assert result.model_probabilities(full=True).loc["rare", "visits_se"] > math.exp(-14)
-    assert result.mixing()["second_eigenvalue"] < 1
+    assert result.chains.mixing()["second_eigenvalue"] < 1
 
 
 def test_jumps_and_transitions_between_models(regression):
     target, result = regression
-    rates, moves = result.jumps(), result.transitions
+    rates, moves = result.chains.jumps(), result.chains.transitions
     p = np.array(list(target.truth.probabilities.values()))
     flow = p[:, None] * rates.fillna(0).to_numpy()
     assert np.allclose(flow, flow.T, rtol=0.2, atol=2e-4)  # balance
     stay = moves.to_numpy()
     assert np.allclose(np.nansum(stay, 1)[np.isfinite(stay).all(1)], 1)
-    mixing = result.mixing()
+    mixing = result.chains.mixing()
     assert mixing["rhat"] < 1.05 and mixing["ess"] > 1000
     assert 0 <= mixing["second_eigenvalue"] < 1
 
@@ -495,7 +496,7 @@ def test_routes_are_saved(regression, tmp_path):
     result.save(tmp_path / "run.pt")
     again = trj.load(tmp_path / "run.pt")
     assert again.evidence(full=True).equals(result.evidence(full=True))
-    assert again.jumps().equals(result.jumps())
+    assert again.chains.jumps().equals(result.chains.jumps())
 
 
 def test_without_a_map_there_is_no_evidence():
@@ -519,19 +520,19 @@ def test_without_a_map_there_is_no_evidence():
 def test_a_disagreement_names_models_and_routes_and_says_what_to_do(regression):
     _, result = regression
     first = result.model_probabilities(full=True)["visits"].idxmax()
-    wrong = {r: dict(f) for r, f in result.routes.items()}
-    wrong["bridge"][first] = wrong["bridge"][first].shifted(1.0)
+    wrong = {r: dict(f) for r, f in result.evidences.routes.items()}
+    wrong["bridge"][first] = wrong["bridge"][first] + 1.0
     other = trj.Result(
         result.space,
         result.raw,
         result._parameters.values,
         wrong,
         result.report,
-        crossings=result.crossings,
+        crossings=result.chains.crossings,
     )
     assert other.evidence(full=True).loc[first, "verdict"].startswith("disagree: ")
     with pytest.warns(DisagreementWarning, match=r"routes to the evidences.*bridge.*Run longer"):
-        other.warn()
+        warn_of(other.doubts)
     e = other.bayes_factor(first, "x0" if first != "x0" else "x0+x1")
     assert e.warning == "routes disagree, see evidence()"
 
@@ -593,7 +594,7 @@ def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
     target = toys.gaussians()
     sampler = trj.TRJSampler(target, toys.gaussian_map(target, 1.0), seed=3)
     result = sampler.run(draws=3000, chains=chains, fit=False, progress=False)
-    crossings, stays = result.crossings
+    crossings, stays = result.chains.crossings
     assert 16 <= len(stays) <= 200 and float(stays.sum()) == chains * 3000
     assert crossings.shape == (len(stays), 3, 3)
     for label, e in result._visits.by_jumps.items():
@@ -656,16 +657,19 @@ def test_weights_belong_to_the_map_of_the_moment():
     first = sampler.run(draws=50, chains=64, fit=False, progress=False)
     sampler.transport.loc.data += 0.5  # behind torch's back
     second = sampler.run(draws=50, chains=64, fit=False, progress=False)
-    assert first.routes["importance"]["three"] != second.routes["importance"]["three"]
+    assert (
+        first.evidences.routes["importance"]["three"]
+        != second.evidences.routes["importance"]["three"]
+    )
 
 
 def test_pictures_are_drawn(regression, tmp_path):
     _, result = regression
     axes = [
-        result.plot_evidence(),
-        result.plot_jumps(),
+        result.evidences.plot(),
+        result.chains.plot_jumps(),
         result.plot_models(),
-        result.plot_running(chains=2),
+        result.chains.plot_running(chains=2),
         plot_repeats({"a": [0.1, 0.2, 0.3], "b": [0.2, 0.2, 0.25]}, 0.2),
     ]
     for i, ax in enumerate(axes):
@@ -776,7 +780,7 @@ def test_priors_of_items_and_bounded_ones_are_reweighted():
 
 
 def test_averages_over_models(pair):
-    exact = pair.truth.probabilities["shift"]
+    exact = pair.chains.truth.probabilities["shift"]
     said = pair.predict({"null": lambda p: torch.tensor(0.0), "shift": lambda p: p["x"]})
     assert abs(float(said.mean) - 0.6 * exact) < 5 * float(said.std_error) < 0.03
     assert said.by_model["shift"] == pytest.approx(0.6, abs=0.03)
@@ -798,7 +802,7 @@ def test_averages_over_models(pair):
         (lambda p: p["x"], r"f of model 'null' .*its parameters are \[\]; .*p\.get\(name"),
         (lambda p: p.get("x", torch.zeros(1)).mean(), r"f of model 'shift'.*how many draws"),
         (lambda p: p.get("x", torch.zeros(1)).sum(0, keepdim=True), r"'shift'.* got shape \(1,\)"),
-        (lambda p, active: active, r"called as the likelihood is: f\(params\)"),
+        (lambda p, active: active, r"called with one: f\(params\)"),
         (lambda p: "x", "expected a tensor or an array, got str"),
         ({"null": lambda p: 0.0}, "no function for model 'shift'"),
         ("x", "expected a function"),
@@ -829,7 +833,7 @@ def test_items_are_averaged_as_the_likelihood_sees_them():
 def test_errors_of_the_audit_are_explained(pair):
     """Its own are those of the replicates; beside other routes the gap of its halves counts, and
     what importance sampling finds beyond it."""
-    table, routes = pair.audit(), pair.evidence(full=True)
+    table, routes = pair.evidences.audit(), pair.evidence(full=True)
     own = table[["se", "halves_differ"]].max(axis=1).to_numpy()
     beyond = (routes["importance"] - routes["audit"]).to_numpy()
     se = routes["audit_se"].to_numpy()

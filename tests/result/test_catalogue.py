@@ -14,6 +14,7 @@ from torch.distributions import LogNormal, Normal, Poisson
 import trjmcmc as trj
 from tests import toys
 from tests.toys import scattered
+from trjmcmc.doubts.doubt import warn_of
 from trjmcmc.draws import Draws
 from trjmcmc.errors import ConfigurationError, LimitWarning, TRJError
 from trjmcmc.result.report import RunReport
@@ -258,7 +259,7 @@ def said_of_counts(p, prior=None, n=8000):
     result = result_of(nothing_seen(len(p) - 1, prior=prior), x, active, 40)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        result.warn()
+        warn_of(result.doubts)
     return [str(w.message) for w in found if issubclass(w.category, LimitWarning)]
 
 

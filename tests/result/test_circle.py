@@ -62,7 +62,7 @@ def result():
 
 @pytest.mark.whole
 def test_a_result_lays_angles_out_around_their_mean(result, tmp_path):
-    assert result.turns == {"hour": (0.0, 24.0), "phase": pytest.approx((0.0, TURN))}
+    assert result._turns == {"hour": (0.0, 24.0), "phase": pytest.approx((0.0, TURN))}
     result.save(tmp_path / "clock.trj")
     for found in (result, trj.load(tmp_path / "clock.trj")):
         table = found.summary().loc["clock"]

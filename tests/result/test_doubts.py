@@ -212,8 +212,8 @@ def test_routes_of_chains_carry_their_doubts(rng):
     poor = dict.fromkeys(labels, DOUBTFUL)
     routes = {"bridge": bridge, "audit": audit, "importance": poor}
     result = Result(plain.space, plain.raw, {}, routes, RunReport())
-    assert "R-hat" in result.routes["bridge"][labels[1]].warning
-    assert not result.routes["audit"][labels[1]].warning
+    assert "R-hat" in result.evidences.routes["bridge"][labels[1]].warning
+    assert not result.evidences.routes["audit"][labels[1]].warning
     table = result.model_probabilities(full=True)
     assert table["combined"].sum() == pytest.approx(1)
     assert (
@@ -249,7 +249,7 @@ def test_errors_of_routes_that_clash_reach_each_other():
     values = zip(labels, (-3.0, 0.0, 0.0), strict=True)  # visits say one third each
     routes = {"importance": {m: Estimate(v, 0.01) for m, v in values}}
     result = Result(plain.space, plain.raw, {}, routes, RunReport())
-    assert result.clashes
+    assert result.evidences.clashes
     row = result.model_probabilities(full=True).loc[labels[0]]
     for route in ("visits", "importance"):
         assert abs(row["combined"] - row[route]) <= 1.001 * row["combined_se"]
@@ -304,7 +304,7 @@ def test_jumps_of_chains_that_have_not_mixed_are_flagged(rng):
         x = rng.normal(size=(64, 200, 1)) + gap * (np.arange(64) % 2)[:, None, None]
         plain = chains_of(x, code)
         result = Result(plain.space, plain.raw, {}, {}, RunReport(), crossings=crossings)
-        notes[gap] = result.bayes_factor(*result.models[:2], route="bartolucci").warning
+        notes[gap] = result.bayes_factor(*result.chains.models[:2], route="bartolucci").warning
     assert notes[0.0] == "" and "R-hat" in notes[6.0]
 
 
@@ -603,7 +603,7 @@ def test_doubts_about_one_model_leave_the_means_of_others(rng):
     (doubt,) = result.doubts
     assert doubt.subject == labels[1]
     for label, told in ((labels[0], True), (labels[1], False)):
-        inside = result.visited(label)
+        inside = result.chains.inside(label)
         error, _, note = result._doubted.error_where(x[..., 0][inside], inside)
         assert math.isfinite(error) is told and (note == "") is told
 
@@ -637,18 +637,20 @@ def two_models(**settings):
 def test_tails_that_chains_hardly_enter_widen_the_errors(rng):
     """Of a tail of 6 % that takes 300 steps to leave, where nothing has started in it."""
     slow, quick = chains_with_a_tail(1 / 300, rng), chains_with_a_tail(0.5, rng)
-    naive = visit_probability(slow.visited("tailed"), 1000.0)
+    naive = visit_probability(slow.chains.inside("tailed"), 1000.0)
     assert abs(naive.value - 0.5) > 4 * naive.std_error  # the control
     told = slow.model_probabilities(full=True).loc["tailed"]
     assert abs(told["visits"] - 0.5) < 3 * told["visits_se"] < 0.05
-    inside = slow.visited("tailed")  # means of parameters, and predictions by few of the draws
+    inside = slow.chains.inside(
+        "tailed"
+    )  # means of parameters, and predictions by few of the draws
     x = slow.raw.theta[..., 0].numpy()[inside].clip(-2, 2)
     error, _, _ = slow._doubted.error_where(x, inside)
     assert 0.05 < abs(x.mean() - 0.06 * 2) < 3 * error < 0.5
     target, only = two_models(), lambda p: p["x"][:, 0].clip(-2, 2)
     few = slow.predict({"plain": lambda p: 0 * only(p), "tailed": only}, target=target, most=50_000)
     assert 0.02 < abs(few.mean - 0.06) < 3 * few.std_error < 0.3
-    naive = visit_probability(quick.visited("tailed"), 1000.0)
+    naive = visit_probability(quick.chains.inside("tailed"), 1000.0)
     told = quick.model_probabilities(full=True).loc["tailed"]
     assert abs(told["visits"] - 0.5) < 5 * naive.std_error
     assert told["visits_se"] < 1.2 * naive.std_error and not said_by(quick)
@@ -691,7 +693,7 @@ def test_a_flagged_bridge_tells_what_importance_alone_has_lost(rng):
     routes = {"importance": lost, "smoothed": lost, "bridge": bridge}
     report = RunReport(judged=Judged("groups differ", 0.1, 5.0, 1e-3))
     result = Result(two_models().space, draws, {}, routes, report)
-    assert result.routes["bridge"]["tailed"].warning
+    assert result.evidences.routes["bridge"]["tailed"].warning
     told = result.model_probabilities(full=True).loc["tailed"]
     assert abs(told["combined"] - 0.5) < 1.2 * told["combined_se"]  # .6 nats, taken as linear
 

@@ -88,12 +88,12 @@ def test_features_of_the_users_are_judged_as_items_are(rng):
     has = torch.stack(series, 2).numpy()
     shown = ["probability", "se", "ess", "rhat", "note"]
     both = (
-        result.shares(has),
+        result.chains.shares(has),
         result.inclusion_probabilities(full=True)[shown].reset_index(drop=True),
     )
     assert both[0].equals(both[1])
     with pytest.raises(ConfigurationError, match="expected shape"):
-        result.shares(has[:, :-1])
+        result.chains.shares(has[:, :-1])
 
 
 @pytest.mark.parametrize("chains", [4, 64])

@@ -70,10 +70,10 @@ def test_a_mode_that_a_run_has_lost_is_seen_between_runs_alone():
     found, said = merged(good, lost)
     assert "runs differ in" in said and "has not converged" in said
     assert (found.convergence()["rhat"] < 1.05).all()
-    table = found.between_runs()
+    table = found.chains.between_runs()
     assert table["p"].min() < 1e-5 and table["apart"].max() > 0.05
     both, said = merged(good, of_run(3, part=0.88, chains=128))
-    assert "differ" not in said and both.between_runs()["p"].min() > 1e-5
+    assert "differ" not in said and both.chains.between_runs()["p"].min() > 1e-5
 
 
 def test_runs_planted_in_different_modes_raise_the_warning():
@@ -194,11 +194,14 @@ def test_other_data_another_precision_and_files(tmp_path):
     second = short(counts(0.3), 2)
     second.save(tmp_path / "second.trj")
     found, _ = merged(first, trj.load(tmp_path / "second.trj"))
-    assert found.crossings[0].shape[0] == 64 and found.report.evaluations > 0
-    for route in found.routes.values():  # weighed by maps of their own
+    assert found.chains.crossings[0].shape[0] == 64 and found.report.evaluations > 0
+    for route in found.evidences.routes.values():  # weighed by maps of their own
         assert all(math.isfinite(e.value) for e in route.values())
-    errors = [r.routes["importance"]["u"].std_error for r in (first, second, found)]
-    apart = abs(first.routes["importance"]["u"].value - second.routes["importance"]["u"].value)
+    errors = [r.evidences.routes["importance"]["u"].std_error for r in (first, second, found)]
+    apart = abs(
+        first.evidences.routes["importance"]["u"].value
+        - second.evidences.routes["importance"]["u"].value
+    )
     both = math.hypot(*errors[:2])
     # by precision, and larger by as much as they differ by more than that
     assert errors[2] == pytest.approx(math.prod(errors[:2]) / both * max(1, apart / both), rel=0.01)

@@ -12,12 +12,13 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.doubts.convergence import Convergence
-from trjmcmc.doubts.doubt import EVERY
+from trjmcmc.doubts.doubt import EVERY, warn_of
 from trjmcmc.draws import Draws
 from trjmcmc.errors import TRJError
 from trjmcmc.estimate import Estimate
 from trjmcmc.estimate.indicator import ModelIndicator
 from trjmcmc.result.catalogue import Catalogue
+from trjmcmc.result.chains import Chains
 from trjmcmc.result.checks import doubted
 from trjmcmc.result.evidences import Evidences
 from trjmcmc.result.files import Contents, read, write
@@ -26,7 +27,6 @@ from trjmcmc.result.predict import predict
 from trjmcmc.result.probabilities import Probabilities
 from trjmcmc.result.report import RunReport
 from trjmcmc.result.reweight import reweighted
-from trjmcmc.result.visits import Visits
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +51,18 @@ def indicator(target, draws):
 
 
 @pytest.fixture(scope="module")
-def doubts(target, indicator):
-    convergence = Convergence(indicator, target.slot_names)
+def convergence(target, indicator):
+    return Convergence(indicator, target.slot_names)
+
+
+@pytest.fixture(scope="module")
+def doubts(convergence):
     return doubted(convergence, RunReport(), {"importance": ROUTE}, {})
 
 
 @pytest.fixture(scope="module")
-def evidences(indicator, doubts):
-    return Evidences(Visits(indicator, doubts), RunReport(), {"importance": ROUTE}, {"one": 0.1})
+def evidences(convergence, doubts):
+    return Evidences(Chains(convergence, doubts), RunReport(), {"importance": ROUTE}, {"one": 0.1})
 
 
 ROUTE = {
@@ -87,9 +91,10 @@ def test_draws_that_forget_raise_no_doubt(doubts, indicator, rng):
 def test_chains_that_remember_are_flagged_everywhere(target, draws, rng):
     moved = draws.theta + 9.0 * (torch.arange(64) % 2)[:, None, None]
     stuck = ModelIndicator(target.space, Draws(draws.code, moved, draws.log_joint))
-    found = doubted(Convergence(stuck, target.slot_names), RunReport(), {}, {})
+    convergence = Convergence(stuck, target.slot_names)
+    found = doubted(convergence, RunReport(), {}, {})
     assert {d.subject for d in found.about("one")} <= {"one", EVERY} and found.about("one")
-    e = Visits(stuck, found).of("one")
+    e = Chains(convergence, found).visits("one")
     assert e.warning and not e.std_error < 0.05
 
 
@@ -157,7 +162,7 @@ ROOMS = ("trjmcmc.result", "trjmcmc.doubts", "trjmcmc.estimate")
 
 def test_no_part_holds_the_result(target, draws):
     result = trj.Result(target.space, draws, {}, {"importance": ROUTE}, RunReport())
-    result.warn()
+    warn_of(result.doubts)
     result.summary()
     parts = [x for x in vars(result).values() if type(x).__module__.startswith(ROOMS)]
     assert len(parts) >= 7

@@ -15,6 +15,7 @@ import pytest
 
 import trjmcmc as trj
 from tests import toys
+from trjmcmc.doubts.doubt import warn_of
 from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.result.html import page, table
 from trjmcmc.result.report_page import CITATION
@@ -91,8 +92,8 @@ def test_the_page_is_whole_in_itself(which, request, tmp_path):
 def test_the_page_says_what_the_result_warns_of(components, result, tmp_path):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        components.warn()
-        result.warn()
+        warn_of(components.doubts)
+        warn_of(result.doubts)
     assert said  # the run of components is too short
     texts = [r.report_html(tmp_path / "page.html").read_text() for r in (components, result)]
     for warned in said:
@@ -115,7 +116,7 @@ def test_the_citation_is_that_of_the_file():
 
 
 def test_pictures_of_draws(result, components):
-    last = result.models[-1]
+    last = result.chains.models[-1]
     assert len(result.plot_trace(chains=2)) >= 2
     assert result.plot_trace(last).shape[1] == 2
     assert result.plot_rank(last, "log joint") is not None

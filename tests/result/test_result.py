@@ -18,7 +18,8 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc import arviz_bridge as export
-from trjmcmc.errors import TRJError, UnknownModelError
+from trjmcmc.doubts.doubt import warn_of
+from trjmcmc.errors import ConfigurationError, TRJError, UnknownModelError
 from trjmcmc.estimate import (
     Estimate,
     autocorrelation_time,
@@ -148,7 +149,7 @@ def test_the_table_of_models(result):
 
 
 def test_bayes_factors(result):
-    truth = result.truth.log_evidence
+    truth = result.chains.truth.log_evidence
     exact = math.exp(truth["one"] - truth["three"])
     factor = result.bayes_factor("one", "three")
     assert abs(factor.value - exact) < 5 * factor.std_error
@@ -184,7 +185,7 @@ def test_save_and_load_without_code(result, tmp_path):
     assert np.array_equal(again.draws("three")["a"], result.draws("three")["a"])
     assert str(again.report.acceptance) == str(result.report.acceptance)  # NaN among them
     assert again.report.fit == result.report.fit
-    assert again.truth.probabilities == result.truth.probabilities
+    assert again.chains.truth.probabilities == result.chains.truth.probabilities
     assert str(again.bayes_factor("one", "none")) == str(result.bayes_factor("one", "none"))
     torch.save({"format": 0}, path)
     with pytest.raises(TRJError, match="not a result saved by"):
@@ -255,7 +256,7 @@ def test_advice_is_by_what_the_run_did(result):
         doubtful = copy.copy(stuck)
         doubtful.report = dataclasses.replace(result.report, judged=None, **report)
         with pytest.warns(trj.errors.ConvergenceWarning, match="not converged") as said:
-            doubtful.warn()
+            warn_of(doubtful.doubts)
         return str(said[0].message)
 
     assert "more(max_seconds=...)" in advice()
@@ -264,7 +265,7 @@ def test_advice_is_by_what_the_run_did(result):
 
 
 def test_pictures_have_labels(result):
-    for ax in (result.plot_models(), result.plot_running(), result.report.fit.plot()):
+    for ax in (result.plot_models(), result.chains.plot_running(), result.report.fit.plot()):
         assert ax.get_xlabel()
         assert ax.get_ylabel()
         assert ax.get_legend() is not None
@@ -281,10 +282,10 @@ def test_labels_of_many_models_do_not_overlap():
 
 
 def test_bars_beyond_the_frame_and_flags_are_marked(result):
-    routes = {r: dict(found) for r, found in result.routes.items()}
-    far = routes["bridge"]["one"].shifted(-50.0)
+    routes = {r: dict(found) for r, found in result.evidences.routes.items()}
+    far = routes["bridge"]["one"] - 50.0
     routes["bridge"]["one"] = dataclasses.replace(far, warning="far off")
-    ax = trj.Result(result.space, result.raw, {}, routes, result.report).plot_evidence()
+    ax = trj.Result(result.space, result.raw, {}, routes, result.report).evidences.plot()
     assert "hollow: flagged" in [text.get_text() for text in ax.get_legend().get_texts()]
     assert any(line.get_marker() == "v" and len(line.get_xdata()) for line in ax.get_lines())
     matplotlib.pyplot.close(ax.figure)
@@ -332,10 +333,22 @@ def test_a_flipped_bit_anywhere_is_seen(small, tmp_path):
             trj.load(path)
 
 
+@pytest.mark.parametrize("name", ["x.nc", "x.h5", "x.zarr"])
+def test_a_file_of_another_format_is_not_named_so(small, tmp_path, name):
+    with pytest.raises(ConfigurationError, match=r"to_arviz\(\)\.to_netcdf\('.*x\."):
+        small.save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_face_of_a_result_is_small(result):
+    result.summary()  # makes parts
+    assert len([name for name in dir(result) if not name.startswith("_")]) <= 31
+
+
 def test_codes_are_saved_in_few_bytes(small, tmp_path):
     small.save(tmp_path / "whole.trj")
     draws = copy.copy(small)
-    draws.onward = None  # the moves, which are not many bytes either
+    draws._onward = None  # the moves, which are not many bytes either
     draws.save(tmp_path / "run.trj")
     moves = (tmp_path / "whole.trj").stat().st_size - (tmp_path / "run.trj").stat().st_size
     assert 0 < moves < 200_000
@@ -384,47 +397,8 @@ def test_tables_read_at_a_glance(result):
     )
 
 
-def test_tables_know_all_routes_by_name(result):
-    short, full = result.model_probabilities(), result.model_probabilities(full=True)
-    a = short.index[0]
-    assert "visits" in short and "no such" not in short
-    assert short["visits"].equals(full["visits"])
-    assert short.loc[a, "combined"] == short.loc[a]["combined"] == full.loc[a, "combined"]
-    with pytest.raises(KeyError):
-        short["no such"]
-    evidence = result.evidence()
-    assert evidence[["combined", "verdict"]].equals(
-        result.evidence(full=True)[["combined", "verdict"]]
-    )
-    assert "visits" not in short.round(3).to_string()
-    assert list(short.loc[[a]]) == list(short) == list(short.copy())
-    short.loc[a, "probability"] = 0.25
-    assert short["probability"][a] == short.loc[a]["probability"] == 0.25
-    assert list(pickle.loads(pickle.dumps(short))) == list(short)
-
-
-@pytest.mark.whole
-def test_tables_of_two_indices_know_all_routes_by_name():
-    target = trj.problems.pulses(points=20, true=1, most=2, seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        result = trj.TRJSampler(target, seed=1).run(progress=False, max_seconds=5.0)
-    table, full = result.counts(), result.counts(full=True)
-    row = table.index[0]
-    assert table.loc[row, "probability"] == table["probability"].iloc[0]
-    assert table.loc[row]["combined"] == full.loc[row, "combined"] or math.isnan(
-        full.loc[row, "combined"]
-    )
-    assert len(table.loc[:, ["probability"]]) == len(table.loc[table["se"] < 1]) == len(table)
-    assert len(table.assign(note=math.nan).dropna()) == 0 == len(table.dropna(subset="note")) * 0
-
-
 @pytest.mark.whole
 def test_tables_without_other_routes_say_so():
     target = trj.problems.variable_selection(8)
     table = trj.TRJSampler(target, seed=1).run(fit=False, draws=200, progress=False).evidence()
     assert "bridge" not in table and table.loc[table.index[0], "verdict"] == "unchecked"
-    for error in (TRJError, KeyError):
-        with pytest.raises(error, match="map"):
-            table["bridge"]
-    assert table.get("bridge") is None

@@ -282,7 +282,7 @@ def test_a_run_that_ends_in_its_beginning_is_quiet_where_groups_and_routes_agree
             max_seconds=150.0, progress=False
         )
     assert result.report.out_of_time and result.raw.n_draws == 1
-    table, exact = result.model_probabilities(full=True), result.truth.probabilities
+    table, exact = result.model_probabilities(full=True), result.chains.truth.probabilities
     gap = table["combined"] - [exact[m] for m in table.index]
     assert bool((gap.abs() < 4.4 * table["combined_se"]).all())
     assert result.report.judged.short and not said_by(result)

@@ -65,14 +65,14 @@ def test_a_seed_has_one_answer(whole, other):
 
 def test_probabilities_and_evidences_are_right(whole):
     _, result = whole
-    table, exact = result.model_probabilities(full=True), result.truth.probabilities
+    table, exact = result.model_probabilities(full=True), result.chains.truth.probabilities
     for route in ("visits", "importance", "combined"):
         gap = table[route] - [exact[m] for m in table.index]
         assert bool((gap.abs() < 4.4 * table[f"{route}_se"]).all())
     assert float(table["combined_se"].max()) <= 0.01 and (table["note"] == "").all()
     evidence = result.evidence(full=True)
     assert {"importance", "bridge", "combined"} <= set(evidence)
-    gap = evidence["combined"] - [result.truth.log_evidence[m] for m in evidence.index]
+    gap = evidence["combined"] - [result.chains.truth.log_evidence[m] for m in evidence.index]
     assert bool((gap.abs() < 4.4 * evidence["combined_se"]).all())
     assert result.report.judged.doubt == "" and not said_by(result)
     assert "was found with probability 0.95" in str(result.report)
@@ -87,7 +87,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
         early = sampler.run(max_seconds=1.0, progress=False)
     assert early.report.out_of_time and early.raw.n_draws < result.raw.n_draws
     assert len(said) == 1
-    table, exact = early.model_probabilities(full=True), early.truth.probabilities
+    table, exact = early.model_probabilities(full=True), early.chains.truth.probabilities
     gap = table["visits"] - [exact[m] for m in table.index]
     assert bool((gap.abs() < 5 * table["visits_se"]).all())
 
@@ -120,7 +120,7 @@ def constant(name):
 def test_chains_and_draws_are_those_that_are_stated(chains):
     _, result = sampled(trj.problems.sinh_arcsinh(), draws=70, chains=chains)
     assert (result.raw.n_chains, result.raw.n_draws) == (chains, 70)
-    table, exact = result.model_probabilities(), result.truth.probabilities
+    table, exact = result.model_probabilities(), result.chains.truth.probabilities
     gap = table["probability"] - [exact[m] for m in table.index]
     assert bool((gap.abs() < 5 * table["se"]).all())
     assert set(result.report.acceptance) >= {"normals", "walk"}

@@ -46,8 +46,8 @@ def test_a_small_budget_is_kept_and_brings_an_answer(make, clock):
     result, over = timed(make(), 6.0, clock)
     assert over < 800 * clock.call  # what was begun is ended: a trajectory of each model, a search
     table = result.model_probabilities(full=True)
-    if result.truth is not None:  # by the groups, whose spread its errors count
-        exact = [result.truth.probabilities[m] for m in table.index]
+    if result.chains.truth is not None:  # by the groups, whose spread its errors count
+        exact = [result.chains.truth.probabilities[m] for m in table.index]
         assert not ((table["visits"] - exact).abs() > 5 * table["visits_se"]).any()
     assert (table["visits_se"].notna() | (table["note"] != "")).all()
 

@@ -360,7 +360,7 @@ def test_a_run_in_float64_goes_on_in_it(tmp_path, monkeypatch):
 
 def test_positions_are_plain_data():
     """All of it survives as tensors, numbers and words."""
-    onward = whole_run("count").onward()
+    onward = whole_run("count")._onward()
     position = Position.of(onward["rounds"], onward["lesson"], torch.device("cpu"))
     again = Position.of(position.data(), position.lesson.data(), torch.device("cpu"))
     assert again.lesson.known.climbs == position.lesson.known.climbs

@@ -112,7 +112,7 @@ def test_one_flow_a_model_far_from_the_origin():
     sampler.fit(steps=200, batch=128, progress=False)
     result = sampler.run(200, chains=64, progress=False)
     check(result, trj.problems.Truth({"free": p[0], "near": p[1]}))
-    by_weights = result.routes["importance"].values()
+    by_weights = result.evidences.routes["importance"].values()
     assert all(e.ess > 20 for e in by_weights)  # 1 where it isn't standardised
 
 

@@ -329,6 +329,6 @@ def test_a_shard_in_another_mode_raises_the_warning():
     away[2 * chains : 3 * chains] += 18.0  # the third shard's
     result, words = said(away)
     assert "the run has not converged" in words
-    assert result.between_runs()["p"].min() < 1e-5
+    assert result.chains.between_runs()["p"].min() < 1e-5
     result, words = said(x)
-    assert "runs differ" not in words and result.between_runs()["p"].min() > 1e-5
+    assert "runs differ" not in words and result.chains.between_runs()["p"].min() > 1e-5

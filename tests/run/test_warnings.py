@@ -10,6 +10,7 @@ import torch
 from torch.distributions import Normal
 
 import trjmcmc as trj
+from trjmcmc.doubts.doubt import warn_of
 from trjmcmc.errors import ConvergenceWarning, TRJWarning, warn_user
 
 
@@ -64,7 +65,7 @@ ENTRIES = {
     "evidence": lambda short: trj.evidence_of_draws(
         STORED, lambda x: -0.5 * (x[:, 0] - 1.5) ** 2, steps=50, progress=False
     ),
-    "warn": lambda short: short.warn(),
+    "warn": lambda short: warn_of(short.doubts),
 }
 
 

@@ -10,6 +10,7 @@ from torch.distributions import Bernoulli, Independent, Normal
 import trjmcmc as trj
 from tests.validation.resampling import Resampler
 from trjmcmc.errors import ConfigurationError, ShapeError, TargetError
+from trjmcmc.result.report import RunReport
 from trjmcmc.rng import seeded
 
 Y = torch.tensor([0.3, 1.2, -0.4, 0.8, 0.1])
@@ -117,12 +118,9 @@ def test_leave_one_out_is_that_of_the_conjugate_model():
     theta = Y.sum() / (n + 1) + torch.randn(1500, 1, generator=g) / math.sqrt(n + 1)
     target = two()
     state = trj.kernel.start(target, code, theta)
-    from types import SimpleNamespace
-
     raw = trj.draws.Draws(state.code[:, None], state.theta[:, None], state.log_joint[:, None])
-    share = SimpleNamespace(value=1.0, std_error=0.0)
-    result = SimpleNamespace(raw=raw, target=target, visits=lambda label: share)
-    table = trj.simulate.leave_one_out(result)
+    result = trj.Result(target.space, raw, {}, {}, RunReport(), target=target)
+    table = result.compare()
     left = (Y.sum() - Y) / n
     exact = float(Normal(left, math.sqrt(1 + 1 / n)).log_prob(Y).sum())
     assert abs(table.loc["mean", "elpd_loo"] - exact) < 0.05

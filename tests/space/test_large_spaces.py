@@ -471,14 +471,14 @@ def test_fit_alone_gives_the_variational_answer_and_run_the_exact_one(name, tmp_
     assert np.nanmax(np.abs(z)) < limit(7)
     assert {"map", "map inside"} <= set(result.report.acceptance)
     assert result.report.plan.weights["map"] > 0
-    answer = result.variational
+    answer = result.report.variational
     assert answer.cross_entropy.std_error < 0.1
     assert answer.divergence > -0.05
     if name in {"made", "gaussian"}:
         assert answer.divergence < 0.3
         assert answer.inclusion_error < 0.08
     result.save(tmp_path / "run.pt")
-    again = trj.load(tmp_path / "run.pt").variational
+    again = trj.load(tmp_path / "run.pt").report.variational
     assert again.inclusion.equals(answer.inclusion)
     assert str(again) == str(answer)
 

@@ -75,7 +75,7 @@ def test_the_error_of_the_cross_entropy_knows_that_draws_are_correlated():
     sampler = trj.TRJSampler(target, models=trj.weights.CategoricalWeights, seed=3)
     sampler.fit(steps=20, pilot=False, audit=False, progress=False)
     result = sampler.run(draws=300, chains=16, progress=False)
-    found = result.variational.cross_entropy
+    found = result.report.variational.cross_entropy
     every = max(1, -(-result.raw.n_chains * result.raw.n_draws // 8192))
     code, theta = result.raw.code[:, ::every], result.raw.theta[:, ::every]
     with torch.no_grad():

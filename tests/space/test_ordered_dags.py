@@ -191,7 +191,7 @@ def test_the_fit_is_near_and_the_run_is_exact(prior):
     other = graphs.exact(graphs.bge(data(3), names=list("abc")), orders=prior != "orders")
     z = (found["probability"] - other.edges.stack()[found.index]) / found["se"]
     assert float(z.abs().max()) > limit(6)
-    assert result.variational.inclusion_error < 0.3
+    assert result.report.variational.inclusion_error < 0.3
 
 
 @pytest.mark.whole

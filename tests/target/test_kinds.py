@@ -243,7 +243,9 @@ def allowed(inside, stated):
 def test_a_run_finds_the_exact_probabilities(result):
     table, exact = result.model_probabilities(full=True), exact_models().tolist()
     for (label, row), p in zip(table.iterrows(), exact, strict=True):
-        assert abs(row["visits"] - p) < allowed(result.visited(label), row["visits_se"]), label
+        assert abs(row["visits"] - p) < allowed(result.chains.inside(label), row["visits_se"]), (
+            label
+        )
     counts = result.counts(full=True)
     assert counts.index.names == ["kind", "count"]
     grid = exact_models().reshape(4, 3)
@@ -280,7 +282,7 @@ def test_a_result_has_tables_pictures_and_files_of_both_kinds(result, tmp_path):
     posterior = result.to_arviz()["posterior"]
     assert posterior["a"].shape[2:] == (3,) and posterior["b"].shape[2:] == (2,)
     assert result.to_arviz(label)["posterior"]["a"].shape[-1] == 2
-    for plot in (result.plot_models, result.plot_running, result.plot_jumps):
+    for plot in (result.plot_models, result.chains.plot_running, result.chains.plot_jumps):
         assert plot() is not None
     result.save(tmp_path / "run")
     again = trj.load(tmp_path / "run")
@@ -298,7 +300,9 @@ def test_a_run_without_data_finds_the_prior():
     for (label, row), exact in zip(
         result.model_probabilities(full=True).iterrows(), p, strict=True
     ):
-        assert abs(row["visits"] - exact) < allowed(result.visited(label), row["visits_se"]), label
+        assert abs(row["visits"] - exact) < allowed(
+            result.chains.inside(label), row["visits_se"]
+        ), label
     assert "components" in str(result.report.plan)
 
 
@@ -313,7 +317,7 @@ def test_a_space_of_many_models_runs_by_default():
     )
     assert space.size == 90
     result = trj.TRJSampler(target, seed=1).run(draws=60, max_seconds=40, progress=False)
-    assert len(result.counts(full=True)) == 19 and len(result.models) == 20
+    assert len(result.counts(full=True)) == 19 and len(result.chains.models) == 20
 
 
 # ---- likelihoods ----------------------------------------------------------------------------

@@ -367,7 +367,11 @@ def fine(p):
         ),
         (lambda: bad(lambda p: p["mu"].numpy()), ShapeError, "got ndarray; .*trj.BlackBox"),
         (lambda: some(lambda p: p["b"].sum(-1)), TargetError, r"two: f\(params, active\)"),
-        (lambda: bad(lambda: 0.0), TargetError, "but 1 was given; make tensors"),
+        (
+            lambda: bad(lambda: 0.0),
+            TargetError,
+            "was given; in a list of models it is called w",
+        ),
         (lambda: trj.Target(trj.Model("m", {}, lambda p: 0.0)), TargetError, "a list of models"),
         (lambda: bad(lambda p: p["mu"] * math.nan), NonFiniteError, "model 'm' with mu="),
         (lambda: bad(lambda p: p["mu"] + math.inf), NonFiniteError, r"NaN or \+inf at 5 point"),

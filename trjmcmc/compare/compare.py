@@ -187,13 +187,13 @@ def _row(result: Result, total: float) -> dict[str, Any]:
         "between": moved / tried if tried else float("nan"),
         "rhat": rhat,
     }
-    if result.truth is not None:
+    if result.chains.truth is not None:
         row |= _errors(result)
     return row
 
 
 def _errors(result: Result) -> dict[str, float]:
-    truth = result.truth
+    truth = result.chains.truth
     assert truth is not None
     p = result.model_probabilities(full=True)
     known = [label for label in p.index if label in truth.probabilities]

@@ -155,11 +155,16 @@ class Convergence:
         return np.arange(self.draws.n_chains) % GROUPS
 
     def between_runs(self) -> pd.DataFrame:
-        """Of merged runs, indexed by model and quantity: do they agree?
+        """Do the runs that were merged agree? See :func:`trjmcmc.merge`.
 
         Returns:
-            ``p``, the probability of gaps as large between runs that sample the same; ``apart``,
-            how far the run that is furthest off is from the mean of all, in standard deviations.
+            Indexed by model and quantity as :meth:`trjmcmc.Result.convergence`; ``p``, the
+            probability of gaps as large between the means of runs that sample the same;
+            ``apart``, how far the run that is furthest off is from the mean of all, in standard
+            deviations. Empty of one run.
+
+        Source:
+            Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330
         """
         import pandas as pd
 

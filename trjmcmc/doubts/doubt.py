@@ -94,7 +94,7 @@ KINDS = {  # the gravest first
     ),
     "evidences": Phrase(
         CoverageWarning,
-        "log evidences by the map are not those of the audit: {}; see audit().",
+        "log evidences by the map are not those of the audit: {}; see result.evidences.audit().",
     ),
     "search": Phrase(CoverageWarning, "few searches for modes: {}, below which modes may be lost."),
     "limit": Phrase(LimitWarning, "a count has run into its limit: {}."),

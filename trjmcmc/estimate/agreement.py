@@ -109,13 +109,11 @@ def _shares(known: list[Estimate], relative: bool) -> list[Estimate]:
     if not relative:
         return probabilities(known)
     total = sum(e.value for e in known)
-    return [e.scaled(1 / total) for e in known] if total > 0 else known
+    return [e * (1 / total) for e in known] if total > 0 else known
 
 
 def combine(
-    log_mass: Sequence[Estimate],
-    share: Sequence[Estimate],
-    covariance: NDArray[np.float64],
+    log_mass: Sequence[Estimate], share: Sequence[Estimate], covariance: NDArray[np.float64]
 ) -> tuple[list[Estimate], NDArray[np.float64]]:
     """Log masses from evidences and from shares together, by generalised least squares.
 

@@ -121,7 +121,15 @@ class ModelIndicator:
         return float(split_rhats(series[..., None])[0])
 
     def autocorrelation_time(self) -> float:
-        """Integrated autocorrelation time of the model's position, in kernel steps."""
+        """Integrated autocorrelation time of the model's position in the space, in kernel steps.
+
+        With 32 chains or more from the spread of the chains' means, which counts slow modes
+        that emcee's estimator (used for fewer chains) misses; it is never the more flattering.
+        Infinite where the model never changes.
+
+        Source:
+            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65
+        """
         return autocorrelation_time(self.position().astype(float)) * self.draws.thin
 
     @property
@@ -164,7 +172,14 @@ class ModelIndicator:
         )
 
     def mixing(self) -> pd.Series:
-        """Effective draws, R-hat, autocorrelation time and second eigenvalue of the indicator."""
+        """How fast the model indicator forgets.
+
+        Returns:
+            ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
+            ``autocorrelation_time`` in kernel steps, and for small spaces
+            ``second_eigenvalue`` of the transition matrix between models: its power is the
+            share of the memory that is left after so many draws.
+        """
         import pandas as pd
 
         rhat = [self.rhat_of(self.inside(m)) for m in self.most_visited]

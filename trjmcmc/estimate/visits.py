@@ -83,13 +83,7 @@ def _visits(inside: NDArray[np.bool_], fallback_ess: float) -> VisitShares:
 
 
 def _judged(
-    p: float,
-    error: float,
-    ess: float,
-    chains: int,
-    fallback_ess: float,
-    returns: int,
-    moved: float,
+    p: float, error: float, ess: float, chains: int, fallback_ess: float, returns: int, moved: float
 ) -> Estimate:
     """A share whose error counts what its series says against it."""
     if p in {0.0, 1.0}:

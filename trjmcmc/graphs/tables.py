@@ -78,7 +78,7 @@ class OfRun:
         self.result = result
 
     def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
-        return self.result.shares(has)
+        return self.result.chains.shares(has)
 
     def means(self, x: Array) -> pd.DataFrame:
         import pandas as pd

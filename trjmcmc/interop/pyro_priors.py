@@ -8,12 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import (
-    Distribution,
-    Transform,
-    TransformedDistribution,
-    constraints,
-)
+from torch.distributions import Distribution, Transform, TransformedDistribution, constraints
 
 from ..rng import seeded
 from ..target.prior import PriorSpec

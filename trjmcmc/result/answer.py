@@ -183,11 +183,7 @@ def _by_model(sample: VariationalDraws) -> Iterator[tuple[str, dict[str, Any], T
 
 
 def weigh(
-    target: Target,
-    weights: ModelWeights,
-    transport: Transport,
-    generator: torch.Generator,
-    n: int,
+    target: Target, weights: ModelWeights, transport: Transport, generator: torch.Generator, n: int
 ) -> Weighed:
     """Draws from q with both log densities."""
     parts = []
@@ -223,7 +219,7 @@ def best_weights(
         log_w = log_weights(target, transport, code, each, generator)
         elbo, log_evidence = (rounded(e, target.dtype) for e in (bound(log_w), smoothed(log_w)))
         bounds.append(elbo.value)
-        numbers = (elbo.shifted(-prior), log_evidence.shifted(-prior))
+        numbers = (elbo - prior, log_evidence - prior)
         row = [x for e in numbers for x in (e.value, e.std_error)]
         rows.append([*row, log_evidence.ess / each, pareto_k(log_w)])
     weights = CategoricalWeights(space).to(target.device)
@@ -253,7 +249,7 @@ def _with_longer_tails(
         if draws is None:
             continue
         prior = float(space.log_prior(code[None]).double()[0])
-        far = rounded(draws.log_evidence(), target.dtype).shifted(-prior)
+        far = rounded(draws.log_evidence(), target.dtype) - prior
         own, own_error = row["log_evidence"], row["log_evidence_se"]
         more = far.value - own > BEYOND_SIGMAS * math.hypot(far.std_error, own_error)
         unknown = math.isnan(own_error) and not far.warning

@@ -62,7 +62,7 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
         probabilities: Of models and items, and the evidences behind them.
         report: How the run went.
     """
-    known, draws = probabilities.visits.doubted, probabilities.indicator.draws
+    known, draws = probabilities.chains.doubted, probabilities.indicator.draws
     found, space = [*known.found], probabilities.indicator.space
     longer, clashes = _longer(report), probabilities.evidences.clashes
     if report.judged is None or not report.judged.short:
@@ -100,7 +100,7 @@ def _shares(
     """Label, probability, flag and R-hat of some models, and of items that tables show."""
     indicator = probabilities.indicator
     for label in models:
-        e, rhat = probabilities.visits.of(label), indicator.rhat_of(indicator.inside(label))
+        e, rhat = probabilities.chains.visits(label), indicator.rhat_of(indicator.inside(label))
         yield label, e.value, e.warning, rhat
     if indicator.space.has_named_items:
         items = probabilities.of_items()

@@ -15,18 +15,20 @@ from torch import Tensor
 
 from ..doubts.doubt import CHAINS, COMMON_PROBABILITY, DRAWS, EVERY, MAP, widened
 from ..doubts.of_chains import Routes
-from ..errors import ConfigurationError, UnweighedError
+from ..errors import ConfigurationError, TRJError
 from ..estimate.agreement import SOURCES, Clash, clashes, combine, shares_of, shares_of_sets, usable
 from ..estimate.bridge import DOUBTFUL
 from ..estimate.estimate import Estimate
 from ..estimate.importance import probabilities
 from ..estimate.indicator import Mask
 from ..estimate.mean import BATCHES, batch_shares, batch_sums, share_covariance
+from ..plot.evidences import plot_evidence
+from .chains import Chains
 from .report import RunReport
-from .visits import Visits
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
 NOTHING = Estimate(math.nan, math.inf, 0.0)
 
@@ -40,14 +42,12 @@ UNKNOWN_ERROR = 0.1  # nats of error from which a flagged importance estimate co
 
 UNCHECKED = "unchecked"  # no two routes that share no draws tell an evidence
 
-LARGEST_LOG = 700.0  # nats beyond which a Bayes factor overflows
-
 
 class Evidences:
     """Log evidences by several routes.
 
     Arguments:
-        visits: Probabilities by the chains, and what speaks against them and the map.
+        chains: Probabilities by the chains, and what speaks against them and the map.
         report: How the run went: whether tempered draws have judged the map, or taught it.
         routes: By route (``importance``, ``smoothed``, ``bridge``, ``warp``, ``audit``) and
             model label, log of p(model) times its evidence, nats.
@@ -56,14 +56,13 @@ class Evidences:
 
     def __init__(
         self,
-        visits: Visits,
+        chains: Chains,
         report: RunReport,
         routes: Routes,
         pareto_k: Mapping[str, float] | None = None,
     ) -> None:
-        self.visits, self.doubted, self._routes = visits, visits.doubted, routes
-        self._report = report
-        self.indicator, self.pareto_k = visits.indicator, dict(pareto_k or {})
+        self.indicator, self.chains = chains.indicator, chains
+        self._routes, self._report, self.pareto_k = routes, report, dict(pareto_k or {})
 
     @cached_property
     def routes(self) -> dict[str, dict[str, Estimate]]:
@@ -77,7 +76,7 @@ class Evidences:
             sources = SOURCES.get(route, set())
             reached = {DRAWS, *({CHAINS} & sources), *({MAP} if sources == {"map"} else ())}
             for label, e in by_model.items():
-                for d in self.doubted.found:
+                for d in self.chains.doubted.found:
                     if d.against in reached and d.subject in {label, EVERY}:
                         e = widened(e, d)
                 by_model[label] = e
@@ -92,6 +91,17 @@ class Evidences:
     def weighed(self) -> list[str]:
         """Models whose evidence is known, most of them from a map."""
         return list(self.log_mass)
+
+    @property
+    def unweighed(self) -> str:
+        """Why no log evidences are known, and how to come by them."""
+        space = self.indicator.space
+        if space.counts and len(space.kinds) == 1:
+            return "no map has weighed the counts; trj.evidences_of_counts(target) does"
+        return (
+            "no map has weighed the models: the run ended before that (give it more max_seconds or "
+            "max_evaluations), or needed none; run(fit=True) trains one"
+        )
 
     @property
     def partial(self) -> bool:
@@ -109,7 +119,7 @@ class Evidences:
         """Probability of the models that were weighed, all together, by the visits."""
         if not self.partial:
             return Estimate(1.0, 0.0)
-        return self.visits.share(self.indicator.inside_any(self.weighed))
+        return self.chains.share(self.indicator.inside_any(self.weighed))
 
     # ---- the combination --------------------------------------------------------------------
 
@@ -123,7 +133,7 @@ class Evidences:
         apart = [e.value - best.value for e in found if math.isfinite(e.value)]
         error = math.hypot(best.std_error, max(map(abs, apart), default=0.0))
         best = replace(best, std_error=error)
-        return reduce(widened, self.doubted.about(label), best)
+        return reduce(widened, self.chains.doubted.about(label), best)
 
     @property
     def flagged(self) -> bool:
@@ -138,8 +148,8 @@ class Evidences:
         """
         labels = self.weighed
         inside = np.stack([self.indicator.inside(m) for m in labels])
-        share, batches = [self.visits.of(m) for m in labels], batch_shares(inside)
-        jumps = [self.visits.by_jumps.get(m, NOTHING) for m in labels]
+        share, batches = [self.chains.visits(m) for m in labels], batch_shares(inside)
+        jumps = [self.chains.by_jumps.get(m, NOTHING) for m in labels]
         chains = self.indicator.draws.n_chains
         if sum(map(usable, jumps)) >= sum(map(usable, share)):
             share = jumps
@@ -184,7 +194,9 @@ class Evidences:
         if route not in {"visits", "bartolucci"}:
             return [self.routes[route].get(m, NOTHING) for m in self.weighed]
         by_jumps = route == "bartolucci"
-        each = [self.visits.by_jumps[m] if by_jumps else self.visits.of(m) for m in self.weighed]
+        each = [
+            self.chains.by_jumps[m] if by_jumps else self.chains.visits(m) for m in self.weighed
+        ]
         return [log_share(e, Estimate(0.0, 0.0)) for e in each]
 
     @property
@@ -195,13 +207,13 @@ class Evidences:
     @cached_property
     def _compared(self) -> tuple[list[Clash], set[str]]:
         """Contradictions, and the models on which routes were compared."""
-        labels, by_jumps = self.weighed, self.visits.by_jumps
+        labels, by_jumps = self.weighed, self.chains.by_jumps
         absolute = {
             route: [found.get(m, NOTHING) for m in labels]
             for route, found in self.routes.items()
             if route != "smoothed"  # the same draws as the importance route
         }
-        relative = {"visits": [self.visits.of(m) for m in labels]}
+        relative = {"visits": [self.chains.visits(m) for m in labels]}
         if by_jumps:
             relative["bartolucci"] = [by_jumps[m] for m in labels]
         sources, audit = SOURCES, self._report.audit
@@ -217,7 +229,9 @@ class Evidences:
         """Probability that flagged evidences give their models beyond the visits, all together."""
         found = zip(self.weighed, shares_of(*self.combined), self.combined[0], strict=True)
         whole = self.whole.value
-        more = (e.value - self.visits.of(m).value / whole for m, e, mass in found if mass.warning)
+        more = (
+            e.value - self.chains.visits(m).value / whole for m, e, mass in found if mass.warning
+        )
         return sum(max(0.0, x) for x in more if math.isfinite(x))
 
     def shares(self, labels: Sequence[str]) -> list[Estimate]:
@@ -227,7 +241,7 @@ class Evidences:
         combined, covariance = self.combined
         share = shares_of(combined, covariance)
         lost = [m for m, e in zip(self.weighed, combined, strict=True) if math.isnan(e.value)]
-        visits = [self.visits.of(m) for m in lost]
+        visits = [self.chains.visits(m) for m in lost]
         rest = Estimate(
             max(0.0, self.whole.value - sum(v.value for v in visits)),
             math.hypot(self.whole.std_error, *(v.std_error for v in visits)),
@@ -237,8 +251,8 @@ class Evidences:
         for m, e, gap in zip(self.weighed, share, apart, strict=True):
             if m not in known:
                 error = math.hypot(e.std_error, self._excess, gap)
-                known[m] = replace(e, std_error=error).times(rest)
-        return [self._open(known[m]) if m in known else self.visits.of(m) for m in labels]
+                known[m] = replace(e, std_error=error) * rest
+        return [self._open(known[m]) if m in known else self.chains.visits(m) for m in labels]
 
     def shares_under(self, log_change: Mapping[str, float]) -> dict[str, Estimate]:
         """Probabilities by the combined evidences where p(model) is changed.
@@ -247,7 +261,7 @@ class Evidences:
             log_change: By label of every model, log of the new prior over the old one.
         """
         combined, covariance = self.combined
-        moved = [e.shifted(log_change[m]) for m, e in zip(self.weighed, combined, strict=True)]
+        moved = [e + log_change[m] for m, e in zip(self.weighed, combined, strict=True)]
         apart = self._apart([e.value for e in combined], shares=True)
         return {
             m: replace(e, std_error=math.hypot(e.std_error, self._excess, gap))
@@ -281,7 +295,7 @@ class Evidences:
         left, whole = ~self.indicator.inside_any(self.weighed), self.whole
         sums = []
         for i, e in enumerate(found):
-            rest, others = (self.visits.share(left & x) for x in (on[..., i], ~on[..., i]))
+            rest, others = (self.chains.share(left & x) for x in (on[..., i], ~on[..., i]))
             visits = (1 - e.value) * rest.std_error + e.value * others.std_error
             error = math.hypot(whole.value * e.std_error, visits)
             sums.append(Estimate(whole.value * e.value + rest.value, error))
@@ -297,16 +311,18 @@ class Evidences:
             m for m, e in self.log_mass.items() if e.warning and not e.std_error < UNKNOWN_ERROR
         ]
         matter = [
-            m for m in guessed if (v := self.visits.of(m)).warning or v.value > COMMON_PROBABILITY
+            m
+            for m in guessed
+            if (v := self.chains.visits(m)).warning or v.value > COMMON_PROBABILITY
         ]
         for m in found if matter else guessed:  # what one may be worth, the others may lack
             why = found[m].warning or f"{guessed[0]!r}: {self.log_mass[guessed[0]].warning}"
             found[m] = replace(found[m], std_error=math.nan, warning=why)
-        return [self._open(found.get(label, BLANK).times(self.whole)) for label in labels]
+        return [self._open(found.get(label, BLANK) * self.whole) for label in labels]
 
     def _open(self, e: Estimate) -> Estimate:
         """A share that is no certainty where all routes to some model are flagged."""
-        flagged = any(e.warning and self.visits.of(m).warning for m, e in self.log_mass.items())
+        flagged = any(e.warning and self.chains.visits(m).warning for m, e in self.log_mass.items())
         return replace(e, std_error=math.nan) if flagged and e.std_error == 0 else e
 
     # ---- tables and ratios ------------------------------------------------------------------
@@ -315,18 +331,13 @@ class Evidences:
         """Log evidences by every route side by side, nats, with a verdict.
 
         Raises:
-            UnweighedError: There was no map to weigh models by.
+            TRJError: There was no map to weigh models by.
         """
         import pandas as pd
 
         labels = self.weighed
         if not labels:
-            raise UnweighedError(
-                "evidence: no map has weighed the models, so that only their ratios are known. A "
-                "run cut short by max_seconds, max_evaluations or Ctrl-C weighs none: give it "
-                "more. trj.evidences_of_counts weighs numbers of components, and run(fit=True) "
-                "trains a map"
-            )
+            raise TRJError(f"evidence: {self.unweighed}")
         columns, share = self._columns(), self.shares(labels)
         log_prior = self.indicator.log_prior(labels)
         table = pd.DataFrame(index=pd.Index(labels, name="model"))
@@ -347,18 +358,18 @@ class Evidences:
 
     def _columns(self) -> dict[str, list[Estimate]]:
         """Log masses of the models weighed by every route, nats, the combined ones first."""
-        labels, by_jumps = self.weighed, self.visits.by_jumps
+        labels, by_jumps = self.weighed, self.chains.by_jumps
         combined, covariance = self.combined
         known = [i for i, e in enumerate(combined) if math.isfinite(e.value)]
         level = _total([combined[i] for i in known], covariance[np.ix_(known, known)])
         several = self.indicator.space.size != 1
-        shares = {"visits": [self.visits.of(m) for m in labels]} if several else {}
+        shares = {"visits": [self.chains.visits(m) for m in labels]} if several else {}
         if several and by_jumps:
             shares["bartolucci"] = [by_jumps[m] for m in labels]
         columns = {"combined": combined}
         for route, found in shares.items():
             whole = sum(found[i].value for i in known) or 1.0  # of those whose evidence is known
-            columns[route] = [log_share(e.scaled(1 / whole), level) for e in found]
+            columns[route] = [log_share(e * (1 / whole), level) for e in found]
         columns |= {r: [self._by(r, m) for m in labels] for r in self.routes}
         return columns | {r: [BLANK] * len(labels) for r in BEST_FIRST if r not in columns}
 
@@ -387,6 +398,31 @@ class Evidences:
         found = "agree" if label in self._compared[1] else UNCHECKED
         return f"{found}, map not audited" if self._report.unaudited else found
 
+    def audit(self) -> pd.DataFrame:
+        """What an audit, independent of the map, says of it, model by model.
+
+        Returns:
+            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
+            spread of its four replicates; ``halves_differ``, by how many nats the log evidences
+            of the first and the last two differ; ``map_log_evidence`` and ``map_se`` by
+            importance sampling through the map; their ``difference`` and its error; ``covered``,
+            the share of the posterior that the map reaches, and ``lost``, the share of which it
+            has next to nothing; ``modes``; and the ``verdict``, which is about coverage:
+            ``covered`` or ``uncovered``. Of a map that covers it may also be ``evidences
+            differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
+            of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
+            differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
+
+        Raises:
+            TRJError: There was no audit.
+        """
+        if self._report.audit is None:
+            raise TRJError(
+                "audit: there was none. fit=True audits up to 64 models, unless max_evaluations "
+                "are few or the run was interrupted; see convergence() and report.judged instead"
+            )
+        return self._report.audit.table()
+
     def bayes_factor(self, a: str, b: str, *, log: bool = False, route: str) -> Estimate:
         """Ratio of the evidences of two models, or its logarithm in nats.
 
@@ -394,13 +430,8 @@ class Evidences:
             ConfigurationError: There is no such route.
         """
         prior = self.indicator.log_prior([a, b])
-        odds = self._log_odds(a, b, route)
-        value = odds.value - (prior[0] - prior[1])
-        if log:
-            return replace(odds, value=value)
-        factor = math.exp(value) if not value >= LARGEST_LOG else math.inf
-        error = math.inf if math.isinf(odds.std_error) else factor * odds.std_error
-        return Estimate(factor, error, odds.ess, odds.warning)
+        odds = self._log_odds(a, b, route) - (prior[0] - prior[1])
+        return odds if log else odds.exp()
 
     def _log_odds(self, a: str, b: str, route: str) -> Estimate:
         """Log of the ratio of two models' posterior probabilities, nats."""
@@ -416,15 +447,22 @@ class Evidences:
             ess = 1 / error**2 if error else math.inf
             return Estimate(x.value - y.value, error, ess, clash or x.warning or y.warning)
         if route in {"combined", "visits"}:
-            return self.visits.log_odds(a, b)
-        if route == "bartolucci" and self.visits.crossings is not None:
-            return self.visits.log_odds_by_jumps(a, b)
+            return self.chains.log_odds(a, b)
+        if route == "bartolucci" and self.chains.crossings is not None:
+            return self.chains.log_odds_by_jumps(a, b)
         if {a, b} <= set(self.routes.get(route, {})):
-            x, y = self.routes[route][a], self.routes[route][b]
-            error = math.hypot(x.std_error, y.std_error)
-            return Estimate(x.value - y.value, error, min(x.ess, y.ess), x.warning or y.warning)
-        names = [*self.routes, "visits"] + (["bartolucci"] if self.visits.crossings else [])
+            return self.routes[route][a] - self.routes[route][b]
+        names = [*self.routes, "visits"] + (["bartolucci"] if self.chains.crossings else [])
         raise ConfigurationError(f"route: expected one of {sorted(names)}, got {route!r}")
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Log evidences by every route with their errors.
+
+        Raises:
+            TRJError: No map has weighed the models.
+        """
+        truth = self.chains.truth
+        return plot_evidence(self.table(), truth.log_evidence if truth else None, ax)
 
 
 def _total(log_mass: list[Estimate], covariance: NDArray[np.float64]) -> Estimate:

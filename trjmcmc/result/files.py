@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..doubts.of_chains import Judged
 from ..draws import Draws
-from ..errors import TRJError
+from ..errors import ConfigurationError, TRJError
 from ..estimate.estimate import Estimate
 from ..fit.trace import FitTrace
 from ..pilot.report import AuditReport, ModelAudit
@@ -25,6 +25,8 @@ from .report import KernelPlan, RunReport, Started
 from .variational import ANSWER
 
 FORMAT = 5
+
+OTHERS = {".nc", ".nc4", ".h5", ".hdf5", ".zarr", ".csv", ".json"}  # endings of other formats
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,16 @@ CLASSES = {c.__name__: c for c in (*ANSWER, *REPORTED, Draws, Truth)}
 
 
 def write(path: str | Path, contents: Contents) -> None:
-    """Write one file, read by :func:`read`."""
+    """Write one file, read by :func:`read`.
+
+    Raises:
+        ConfigurationError: The name is that of a file of another format.
+    """
+    if Path(path).suffix in OTHERS:
+        raise ConfigurationError(
+            f"save: {path} would hold this package's own format, for trj.load; for NetCDF write "
+            f"result.to_arviz().to_netcdf({str(path)!r}), or choose another ending"
+        )
     draws = replace(contents.draws, code=smallest(contents.draws.code))
     found = replace(contents, draws=draws, onward=as_data(contents.onward))
     data = {f.name: plain(getattr(found, f.name)) for f in fields(found) if f.name != "space"}

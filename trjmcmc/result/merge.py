@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 import scipy
@@ -258,36 +259,29 @@ def _largest(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]
 def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
     """How the runs went, all together."""
     first = reports[0]
+    each = {f.name: [getattr(r, f.name) for r in reports] for f in fields(first)}
+    found = {k: _together(x) for k, x in each.items() if isinstance(x[0], int | str | tuple)}
+    stages = dict.fromkeys(stage for r in reports for stage in r.seconds)
+    found |= {
+        "acceptance": _acceptance(each["acceptance"]),
+        "seconds": {stage: sum(r.seconds.get(stage, 0.0) for r in reports) for stage in stages},
+        "steps": steps,
+        "seed": first.seed,
+        "audit": next((x for x in each["audit"] if x is not None), None),
+        "missed": "",  # of each alone; that of all together is not known
+        "draws_asked": None,
+        "judged": _judged(each["judged"]),
+    }
+    return replace(first, **found)
 
-    def told(name: str) -> str:
-        return "; ".join(dict.fromkeys(x for r in reports if (x := getattr(r, name))))
 
-    seconds: dict[str, float] = {}
-    for r in reports:
-        for stage, s in r.seconds.items():
-            seconds[stage] = seconds.get(stage, 0.0) + s
-    return replace(
-        first,
-        acceptance=_acceptance([r.acceptance for r in reports]),
-        seconds=seconds,
-        steps=steps,
-        interrupted=any(r.interrupted for r in reports),
-        overflows=sum(r.overflows for r in reports),
-        budget_spent=any(r.budget_spent for r in reports),
-        evaluations=sum(r.evaluations for r in reports),
-        gradients=sum(r.gradients for r in reports),
-        audit=next((r.audit for r in reports if r.audit is not None), None),
-        out_of_time=any(r.out_of_time for r in reports),
-        missed="",  # of each alone; that of all together is not known
-        precision=told("precision"),
-        rounding=told("rounding"),
-        unresolved=told("unresolved"),
-        off_target=told("off_target"),
-        captured=tuple(dict.fromkeys(x for r in reports for x in r.captured)),
-        draws_asked=None,
-        judged=_judged([r.judged for r in reports]),
-        unaudited=any(r.unaudited for r in reports),
-    )
+def _together(each: Sequence[Any]) -> Any:
+    """Whether any is, how many there are, or all that was said, once each."""
+    if isinstance(each[0], str):
+        return "; ".join(dict.fromkeys(filter(None, each)))
+    if isinstance(each[0], tuple):
+        return tuple(dict.fromkeys(x for some in each for x in some))
+    return any(each) if isinstance(each[0], bool) else sum(x or 0 for x in each)
 
 
 def _judged(each: Sequence[Judged | None]) -> Judged | None:

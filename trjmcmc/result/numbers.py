@@ -23,6 +23,15 @@ def numbers_of(name: str, shape: Sequence[int]) -> list[str]:
     return [f"{name}[{place}]" if place else name for place in places]
 
 
+def by_number(values: Mapping[str, NDArray[np.floating]]) -> dict[str, NDArray[np.float64]]:
+    """Draws of parameters by name, (n, ...), as those of each number, (n,)."""
+    found: dict[str, NDArray[np.float64]] = {}
+    for name, value in values.items():
+        flat = value.reshape(len(value), -1).astype(float)
+        found |= dict(zip(numbers_of(name, value.shape[1:]), flat.T, strict=True))
+    return found
+
+
 def unpadded(
     values: Mapping[str, Tensor], rows: NDArray[np.bool_] | Tensor
 ) -> dict[str, NDArray[np.floating]]:

@@ -52,15 +52,31 @@ class Parameters:
         rows = self.indicator.inside(label)
         return unpadded(self.values, rows) if rows.any() else {}
 
-    def numbers(self, label: str) -> dict[str, NDArray[np.floating]]:
-        """Draws of one model number by number, called as in a summary, shape (n,) each."""
+    def numbers(self, label: str | None) -> dict[str, NDArray[np.floating]]:
+        """Draws of one model number by number, called as in a summary, shape (n,) each.
+
+        Of no model all draws, with NaN where a model has no such number.
+        """
+        whole = {name: x.flatten(0, 1).numpy() for name, x in self.values.items()}
         found = {}
-        for name, value in self.draws(label).items():
+        for name, value in (whole if label is None else self.draws(label)).items():
+            turn = None if label is None else self.turns.get(name)
             for position in np.ndindex(value.shape[1:]):
                 suffix = f"[{', '.join(self._position(label, name, position))}]"
-                x = laid_out(value[(slice(None), *position)], self.turns.get(name))
+                x = laid_out(value[(slice(None), *position)], turn)
                 found[name + (suffix if position else "")] = x
         return found
+
+    def frame(self, label: str | None) -> pd.DataFrame:
+        """A row a draw, a column a number; see :meth:`trjmcmc.Result.to_dataframe`."""
+        import pandas as pd
+
+        of, shape = self.indicator, self.indicator.place.shape
+        inside = np.ones(shape, dtype=bool) if label is None else of.inside(label)
+        index = pd.MultiIndex.from_arrays(inside.nonzero(), names=["chain", "draw"])
+        model = np.array(of.visited, dtype=object)[of.place[inside]]
+        about = {"model": model, "log_joint": of.draws.log_joint.numpy()[inside]}
+        return pd.DataFrame({**about, **self.numbers(label)}, index)
 
     def summary(self, labels: Sequence[str]) -> pd.DataFrame:
         """One row per parameter of each model; see :meth:`trjmcmc.Result.summary`."""
@@ -82,9 +98,11 @@ class Parameters:
         sd = float(x.std()) if len(x) > 1 else math.nan
         return [float(x.mean()), sd, error, *np.quantile(x, QUANTILES), ess, note]
 
-    def _position(self, label: str, name: str, position: tuple[int, ...]) -> list[str]:
+    def _position(self, label: str | None, name: str, position: tuple[int, ...]) -> list[str]:
         """The place of an entry in words: of items by name, of components counted from 1."""
         text, space = [str(i) for i in position], self.indicator.space
-        if text and space.items_of(name):
-            text[0] = space.entry_names(space.code_of(label), name)[position[0]]
+        if text and (own := space.items_of(name)):
+            names = space.names[own]
+            names = names if label is None else space.entry_names(space.code_of(label), name)
+            text[0] = names[position[0]]
         return text

@@ -29,17 +29,17 @@ class Probabilities:
     """
 
     def __init__(self, evidences: Evidences) -> None:
-        self.evidences, self.visits = evidences, evidences.visits
-        self.indicator = evidences.indicator
+        self.evidences = evidences
+        self.indicator, self.chains = evidences.indicator, evidences.chains
 
     def of_models(self) -> pd.DataFrame:
         """One row per model; see :meth:`trjmcmc.Result.model_probabilities`."""
         import pandas as pd
 
         labels, space = self.indicator.models, self.indicator.space
-        visits = [self.visits.of(label) for label in labels]
+        visits = [self.chains.visits(label) for label in labels]
         importance, combined = self.evidences.importance(labels), self.evidences.shares(labels)
-        unsearched = [d.words for d in self.visits.doubted.found if d.kind in {"modes", "search"}]
+        unsearched = [d.words for d in self.chains.doubted.found if d.kind in {"modes", "search"}]
         table = pd.DataFrame(
             {
                 "visits": [v.value for v in visits],
@@ -57,7 +57,7 @@ class Probabilities:
             index=pd.Index(labels, name="model"),
         )
         if space.size is None or len(labels) < space.size:
-            other = self.visits.share(~self.indicator.inside_any(labels))
+            other = self.chains.share(~self.indicator.inside_any(labels))
             found = other.value, other.std_error, other.ess
             table.loc[OTHERS] = [*found, *[math.nan] * 4, other.warning]
         return table
@@ -79,7 +79,8 @@ class Probabilities:
             table = self.of_models_in_short().loc[self.indicator.models, ["bayes_factor"]]
             table.insert(0, "log_evidence", math.nan)
             table.insert(1, "se", math.nan)
-            return table.assign(verdict=UNCHECKED, note="by visits alone")
+            counts = "; see trj.evidences_of_counts" if self.indicator.space.counts else ""
+            return table.assign(verdict=UNCHECKED, note=f"by visits alone{counts}")
         full = self.evidences.table().rename(columns={"combined": "log_evidence"})
         full["se"], full["bayes_factor"] = full["combined_se"], beside_best(full["log_evidence"])
         return full[["log_evidence", "se", "bayes_factor", "verdict", "note"]]
@@ -121,15 +122,6 @@ class Probabilities:
         table["prior"] = torch.cat(space.log_priors).exp().numpy()
         return table
 
-    def of_features(self, has: NDArray[np.bool_]) -> pd.DataFrame:
-        """One row a feature; see :meth:`trjmcmc.Result.shares`."""
-        import pandas as pd
-
-        found, rhat = self.visits.shares(has)
-        columns = {"probability": "value", "se": "std_error", "ess": "ess"}
-        table = {name: [getattr(e, of) for e in found] for name, of in columns.items()}
-        return pd.DataFrame({**table, "rhat": rhat, "note": [e.warning for e in found]})
-
     def to_draw(self) -> pd.DataFrame:
         """What a picture shows: models, or of one kind of components the numbers visited."""
         space = self.indicator.space
@@ -158,7 +150,7 @@ class Probabilities:
         on = sets(code.flatten(0, 1)).reshape(*code.shape[:2], -1).numpy()
         known = (always | never).tolist()
         sure = [Estimate(float(p), 0.0, math.inf) for p in always]
-        visits, rhat = self.visits.shares(on)
+        visits, rhat = self.chains.shares_of(on)
         found = [sure[i] if yes else visits[i] for i, yes in enumerate(known)]
         combined = self.evidences.shares_of_sets(sets, on)
         combined = [sure[i] if yes else combined[i] for i, yes in enumerate(known)]
@@ -184,13 +176,6 @@ def in_short(table: pd.DataFrame) -> pd.DataFrame:
     short["se"] = table["combined_se"].where(known, table["se"])
     short["ess"] = table["visits_ess" if "visits_ess" in table else "ess"]
     return short.join(table[[c for c in ("prior", "note") if c in table]])
-
-
-def at_a_glance(short: pd.DataFrame, full: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """A table of few columns that knows all of another one by name."""
-    from .glance import Glance
-
-    return Glance.of(short, full)
 
 
 def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -78,7 +78,7 @@ class Started:
         )
 
 
-@dataclass
+@dataclass(repr=False)
 class RunReport:
     """How a run went.
 
@@ -117,7 +117,7 @@ class RunReport:
     """
 
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
-    fit: FitTrace | None = field(default=None, repr=False)
+    fit: FitTrace | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     steps: int = 0
     seed: int = 0
@@ -126,11 +126,11 @@ class RunReport:
     budget_spent: bool = False
     evaluations: int = 0
     gradients: int = 0
-    audit: AuditReport | None = field(default=None, repr=False)
+    audit: AuditReport | None = None
     plan: KernelPlan = field(default_factory=KernelPlan)
     out_of_time: bool = False
     missed: str = ""
-    variational: Variational | None = field(default=None, repr=False)
+    variational: Variational | None = None
     precision: str = ""
     rounding: str = ""
     unresolved: str = ""
@@ -185,6 +185,8 @@ class RunReport:
         lines += [str(self.start)] if self.start is not None else []
         lines += [str(self.variational)] if self.variational is not None else []
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 NUMBERS_PRINTED = 6  # numbers of a list that a printed plan shows

@@ -59,7 +59,7 @@ def _opening(result: Any) -> str:
     report = result.report
     seconds = sum(report.seconds.values())
     return (
-        f"{result!r}. {report.evaluations:,} likelihood calls in {seconds:.1f} s, seed "
+        f"{result._head}. {report.evaluations:,} likelihood calls in {seconds:.1f} s, seed "
         f"{report.seed}. Probabilities are posterior ones, se is a standard error, logarithms are "
         "natural (nats); NaN stands where the run cannot estimate a number."
     )
@@ -94,7 +94,7 @@ def _parameters(result: Any) -> Iterator[str]:
     rows = result.summary()
     if len(rows):
         yield table(rows, "Parameters, model by model, in your units", MOST_ROWS)
-    p = result.model_probabilities()["probability"].loc[result.models]
+    p = result.model_probabilities()["probability"].loc[result.chains.models]
     best = str(p.idxmax())
     yield from _drawn(
         lambda: result.plot_corner(best), f"Parameters of the most probable model, {best}, in pairs"
@@ -111,25 +111,27 @@ def _evidences(result: Any) -> Iterator[str]:
     rest = [c for c in rows if c not in first]
     caption = "Log evidences by every route, nats"
     yield table(rows[[c for c in first if c in rows] + rest], caption, MOST_ROWS)
-    yield from _drawn(result.plot_evidence, "Log evidences by every route, less the combined one")
+    yield from _drawn(result.evidences.plot, "Log evidences by every route, less the combined one")
 
 
 def _convergence(result: Any) -> Iterator[str]:
     rows = result.convergence().sort_values("rhat", ascending=False, na_position="last")
     yield table(rows, "Have the chains mixed? The worst first", MOST_ROWS)
-    mixing = result.mixing().rename("value").to_frame()
+    mixing = result.chains.mixing().rename("value").to_frame()
     yield table(mixing, "The model indicator")
-    yield from _drawn(result.plot_running, "Running estimates of the models' probabilities")
+    yield from _drawn(result.chains.plot_running, "Running estimates of the models' probabilities")
     yield from _drawn(result.plot_trace, "Densities and traces of single chains")
     yield from _drawn(result.plot_rank, "Ranks, a quarter of the chains in each row: flat is good")
     if result.space.few:
-        yield from _drawn(result.plot_jumps, "How often a jump from row to column is accepted")
+        yield from _drawn(
+            result.chains.plot_jumps, "How often a jump from row to column is accepted"
+        )
 
 
 def _audit(result: Any) -> Iterator[str]:
     if result.report.audit is None:
         return
-    yield table(result.audit(), "Does the map reach all of each posterior?", MOST_ROWS)
+    yield table(result.evidences.audit(), "Does the map reach all of each posterior?", MOST_ROWS)
 
 
 def _plan(result: Any) -> Iterator[str]:

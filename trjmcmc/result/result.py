@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,38 +19,40 @@ from ..doubts.doubted import Doubted
 from ..doubts.of_numbers import unresolved
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError
-from ..estimate.agreement import Clash
 from ..estimate.estimate import Estimate
 from ..estimate.indicator import ModelIndicator
 from ..plot.components import plot_averaged, plot_components
 from ..plot.draws import plot_corner, plot_rank, plot_trace
-from ..plot.evidences import plot_evidence, plot_jumps
-from ..plot.models import plot_inclusion, plot_models, plot_running
+from ..plot.models import plot_inclusion, plot_models
 from ..space.base import Space
 from ..target.model import Truth
 from ..target.prior import PriorSpec
 from ..target.target import Target
+from . import html
 from .catalogue import INTERVAL, Catalogue
+from .chains import Chains
 from .checks import all_doubts, doubted
+from .compare import Pointwise, compared, log_likelihood_of
 from .evidences import Evidences
 from .files import Contents, as_data, read, write
 from .merge import merged
 from .numbers import chosen
 from .parameters import Parameters, Values
 from .predict import Prediction, predict
-from .probabilities import Probabilities, at_a_glance, in_short
+from .probabilities import Probabilities, in_short
 from .relabel import LEAST_SHARE
 from .report import RunReport
 from .report_page import page_of
 from .reweight import Reweighted, reweighted
 from .series import POINTS, RANKED, cut, series_of_model, series_of_run, spaced
 from .to_arviz import check_chains, of_all, of_model
-from .variational import Variational
-from .visits import Visits
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+
+SHOWN = 5  # models where a result is printed
 
 
 class Result:
@@ -95,20 +97,20 @@ class Result:
         turns: Mapping[str, tuple[float, float]] | None = None,
         onward: Any = None,
     ) -> None:
-        self.onward = onward
-        self.space, self.raw, self.report, self.truth = space, draws, report, truth
-        self.crossings, self.pareto_k, self.target = crossings, dict(pareto_k or {}), target
-        self.slot_names = list(slot_names or (f"theta[{i}]" for i in range(draws.theta.shape[2])))
-        self._given_values, self._given_coarse = values, coarse
-        self.turns = dict(turns or {}) if target is None else target.turns
+        self.space, self.report, self.target = space, report, target
+        self._onward, self._given_values, self._given_coarse = onward, values, coarse
+        self._turns = dict(turns or {}) if target is None else target.turns
         self._given_routes = {route: dict(found) for route, found in routes.items()}
+        self._given_pareto_k = dict(pareto_k or {})
+        self._given_names, self._crossings, self._truth = slot_names, crossings, truth
         self._indicator = ModelIndicator(space, draws)
 
     # ---- parts, each made when it is first asked for ----------------------------------------
 
     @cached_property
     def _convergence(self) -> Convergence:
-        return Convergence(self._indicator, self.slot_names)
+        names = self._given_names or [f"theta[{i}]" for i in range(self.raw.theta.shape[2])]
+        return Convergence(self._indicator, list(names))
 
     @cached_property
     def _coarse(self) -> Mapping[str, str]:
@@ -120,20 +122,22 @@ class Result:
         return doubted(self._convergence, self.report, self._given_routes, self._coarse)
 
     @cached_property
-    def _visits(self) -> Visits:
-        return Visits(self._indicator, self._doubted, self.crossings)
+    def chains(self) -> Chains:
+        """How chains moved, whether they have mixed, and what they alone tell."""
+        return Chains(self._convergence, self._doubted, self._crossings, self._truth)
 
     @cached_property
-    def _evidences(self) -> Evidences:
-        return Evidences(self._visits, self.report, self._given_routes, self.pareto_k)
+    def evidences(self) -> Evidences:
+        """Evidences by every route, what the map's audit said, and where routes clash."""
+        return Evidences(self.chains, self.report, self._given_routes, self._given_pareto_k)
 
     @cached_property
     def _probabilities(self) -> Probabilities:
-        return Probabilities(self._evidences)
+        return Probabilities(self.evidences)
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self._indicator, self._doubted, self._given_values, self.turns)
+        return Parameters(self._indicator, self._doubted, self._given_values, self._turns)
 
     @cached_property
     def _catalogue(self) -> Catalogue:
@@ -142,21 +146,13 @@ class Result:
     # ---- models -----------------------------------------------------------------------------
 
     @property
-    def models(self) -> list[str]:
-        """Labels of the rows of :meth:`model_probabilities`, the row of the rest left out."""
-        return self._indicator.models
-
-    def visited(self, label: str) -> NDArray[np.bool_]:
-        """Whether each draw is in a model, shape (chain, draw)."""
-        return self._indicator.inside(label)
-
-    def visits(self, label: str) -> Estimate:
-        """Probability of a model by the share of the draws in it."""
-        return self._visits.of(label)
+    def raw(self) -> Draws:
+        """Kept draws in unconstrained coordinates, and their models."""
+        return self._indicator.draws
 
     @cached_property
     def doubts(self) -> list[Doubt]:
-        """All that speaks against the answer, gravest first; of some of it :meth:`warn` warns."""
+        """All that speaks against the answer, gravest first; runs warn of what is grave."""
         return all_doubts(self._probabilities, self.report)
 
     def convergence(self) -> pd.DataFrame:
@@ -186,19 +182,6 @@ class Result:
         """
         return self._convergence.table()
 
-    def between_runs(self) -> pd.DataFrame:
-        """Do the runs that were merged agree? See :func:`trjmcmc.merge`.
-
-        Returns:
-            Indexed by model and quantity as :meth:`convergence`; ``p``, the probability of gaps as
-            large between the means of runs that sample the same; ``apart``, how far the run that
-            is furthest off is from the mean of all, in standard deviations. Empty of one run.
-
-        Source:
-            Welch (1951), https://doi.org/10.1093/biomet/38.3-4.330
-        """
-        return self._convergence.between_runs()
-
     def model_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each model.
 
@@ -210,8 +193,7 @@ class Result:
             chains, map and jumps together where these routes have an error, else by the chains
             alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
-            the most visited models, and a row for the rest. The columns of ``full`` are read by
-            name, as in ``table["visits"]``.
+            the most visited models, and a row for the rest.
 
             Of ``full``: ``visits``, share of the draws, ``visits_se`` and ``visits_ess``;
             ``importance`` and ``importance_se``, evidences by importance sampling through the map,
@@ -226,9 +208,7 @@ class Result:
             error of one effective draw more or less at least.
         """
         found = self._probabilities
-        return (
-            found.of_models() if full else at_a_glance(found.of_models_in_short(), found.of_models)
-        )
+        return found.of_models() if full else found.of_models_in_short()
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
@@ -254,25 +234,7 @@ class Result:
             TRJError: The space is a list of models.
         """
         table = self._probabilities.of_items()
-        return table if full else at_a_glance(in_short(table), lambda: table)
-
-    def shares(self, has: NDArray[np.bool_]) -> pd.DataFrame:
-        """Posterior probabilities of anything that a draw has or has not.
-
-        Arguments:
-            has: Whether each draw has each of Q features, shape (chain, draw, Q).
-
-        Returns:
-            Q rows; ``probability``, ``se``, ``ess``, ``rhat`` and ``note`` as of
-            :meth:`inclusion_probabilities`.
-
-        Raises:
-            ConfigurationError: Chains and draws are not those of the run.
-        """
-        shape = self.raw.n_chains, self.raw.n_draws
-        if has.ndim != 3 or has.shape[:2] != shape:
-            raise ConfigurationError(f"shares: expected shape {(*shape, 'Q')}, got {has.shape}")
-        return self._probabilities.of_features(has)
+        return table if full else in_short(table)
 
     def counts(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability of each number of components, by kind; count spaces only.
@@ -288,70 +250,9 @@ class Result:
             TRJError: The space has no counts.
         """
         table = self._probabilities.of_counts()
-        return table if full else at_a_glance(in_short(table), lambda: table)
-
-    def items(self) -> tuple[Sequence[str], NDArray[np.bool_]]:
-        """Names of the items, and which are in the model, shape (chain, draw, items).
-
-        Raises:
-            TRJError: The space is a list of models.
-        """
-        return self._indicator.items()
-
-    @property
-    def transitions(self) -> pd.DataFrame:
-        """Chance of the next draw's model given this one's, by the draws; small spaces only.
-
-        Raises:
-            TRJError: There are more than 64 models.
-        """
-        return self._indicator.transitions
-
-    def jumps(self) -> pd.DataFrame:
-        """Mean acceptance probability times chance of proposal, from row to column, a jump.
-
-        Raises:
-            TRJError: There are more than 64 models, or only one.
-        """
-        return self._visits.jumps()
-
-    def mixing(self) -> pd.Series:
-        """How fast the model indicator forgets.
-
-        Returns:
-            ``ess`` and ``rhat`` (split, between chains) of the model that has the worst,
-            ``autocorrelation_time`` in kernel steps, and for small spaces
-            ``second_eigenvalue`` of the transition matrix between models: its power is the
-            share of the memory that is left after so many draws.
-        """
-        return self._indicator.mixing()
-
-    def autocorrelation_time(self) -> float:
-        """Integrated autocorrelation time of the model's position in the space, in kernel steps.
-
-        With 32 chains or more from the spread of the chains' means, which counts slow modes
-        that emcee's estimator (used for fewer chains) misses; it is never the more flattering.
-        Infinite where the model never changes.
-
-        Source:
-            Goodman & Weare (2010), https://doi.org/10.2140/camcos.2010.5.65
-        """
-        return self._indicator.autocorrelation_time()
+        return table if full else in_short(table)
 
     # ---- evidences --------------------------------------------------------------------------
-
-    @property
-    def routes(self) -> dict[str, dict[str, Estimate]]:
-        """By route and model label, log of p(model) times its evidence, nats.
-
-        Routes that rest on the chains' draws carry what is flagged about these.
-        """
-        return self._evidences.routes
-
-    @property
-    def clashes(self) -> list[Clash]:
-        """Models on which two routes contradict each other; see :meth:`evidence`."""
-        return self._evidences.clashes
 
     def evidence(self, *, full: bool = False) -> pd.DataFrame:
         """Log evidences in nats, with a verdict.
@@ -363,8 +264,7 @@ class Result:
             One row per model: ``log_evidence`` (p(model) is not included) and ``se``, by bridge and
             jumps together, NaN of what no map has weighed; ``bayes_factor``, the evidence over that
             of the model with the largest, by the visits where these alone are known; ``verdict``;
-            ``note``; the columns of ``full`` by name. Of ``full`` the models weighed, by every
-            route.
+            ``note``. Of ``full`` the models weighed, by every route.
 
         Routes independent of how often models are visited: ``importance``, through the map
         (``smoothed``: its largest weights Pareto-smoothed, with the shape ``pareto_k``; both are
@@ -373,7 +273,7 @@ class Result:
         ``bridge``, between the chains' draws in a model and draws of the map; ``warp``, the same
         with the target made symmetric about the map's centre; ``audit``, tempered sequential
         Monte Carlo, whose error here is the larger of ``se`` and ``halves_differ`` in
-        :meth:`audit`, as four replicates may agree by chance. Routes to ratios only:
+        ``evidences.audit()``, as four replicates may agree by chance. Routes to ratios only:
         ``visits``, and ``bartolucci``, by the acceptance probabilities of jumps; both are put on
         the level of the combined total.
 
@@ -396,33 +296,7 @@ class Result:
             >>> result.evidence().loc["2d", "verdict"] in {"agree", "unchecked"}
             True
         """
-        table = self._evidences.table
-        return table() if full else at_a_glance(self._probabilities.of_evidence(), table)
-
-    def audit(self) -> pd.DataFrame:
-        """What an audit, independent of the map, says of it, model by model.
-
-        Returns:
-            ``log_evidence`` and ``se`` by tempered sequential Monte Carlo, the error by the
-            spread of its four replicates; ``halves_differ``, by how many nats the log evidences
-            of the first and the last two differ; ``map_log_evidence`` and ``map_se`` by
-            importance sampling through the map; their ``difference`` and its error; ``covered``,
-            the share of the posterior that the map reaches, and ``lost``, the share of which it
-            has next to nothing; ``modes``; and the ``verdict``, which is about coverage:
-            ``covered`` or ``uncovered``. Of a map that covers it may also be ``evidences
-            differ``, where the difference exceeds 0.1 nats and five errors (of these the larger
-            of ``difference_se`` and ``halves_differ`` counts), or ``rough``, where the halves
-            differ by more than 0.1 nats, so that the audit is too small to judge an evidence.
-
-        Raises:
-            TRJError: There was no audit.
-        """
-        if self.report.audit is None:
-            raise TRJError(
-                "audit: there was none. fit=True audits up to 64 models, unless max_evaluations "
-                "are few or the run was interrupted; see convergence() and report.judged instead"
-            )
-        return self.report.audit.table()
+        return self.evidences.table() if full else self._probabilities.of_evidence()
 
     def bayes_factor(
         self, a: Any, b: Any, *, log: bool = False, route: str = "combined"
@@ -445,16 +319,17 @@ class Result:
             ConfigurationError: There is no such route.
         """
         first, second = self._indicator.label(a), self._indicator.label(b)
-        return self._evidences.bayes_factor(first, second, log=log, route=route)
-
-    @property
-    def variational(self) -> Variational | None:
-        """The answer of the fit alone where it learned q(m), and how far off it was; or None."""
-        return self.report.variational
+        return self.evidences.bayes_factor(first, second, log=log, route=route)
 
     # ---- parameters and components ----------------------------------------------------------
 
-    def draws(self, model: Any) -> dict[str, NDArray[np.floating]]:
+    @overload
+    def draws(self) -> pd.DataFrame: ...
+
+    @overload
+    def draws(self, model: Any) -> dict[str, NDArray[np.floating]]: ...
+
+    def draws(self, model: Any = None) -> Any:
         """Posterior draws of one model in the user's names and constrained space.
 
         Arguments:
@@ -462,11 +337,14 @@ class Result:
 
         Returns:
             By parameter, shape (n, *shape), in the order chain by chain; per-item parameters
-            hold the items in use. Empty if the model was never visited.
+            hold the items in use. Empty if the model was never visited. Of no model named
+            :meth:`to_dataframe`.
 
         Raises:
             UnknownModelError: There is no such model.
         """
+        if model is None:
+            return self.to_dataframe()
         return self._parameters.draws(self._indicator.label(model))
 
     def summary(self, model: Any = None) -> pd.DataFrame:
@@ -593,7 +471,7 @@ class Result:
             True
         """
         target = target or self.target
-        return reweighted(self._evidences, model_prior, priors, target)
+        return reweighted(self.evidences, model_prior, priors, target)
 
     def predict(
         self,
@@ -632,6 +510,77 @@ class Result:
 
     # ---- files ------------------------------------------------------------------------------
 
+    def compare(
+        self,
+        pointwise: Pointwise | Mapping[str, Pointwise] | None = None,
+        *,
+        target: Target | None = None,
+    ) -> pd.DataFrame:
+        """Leave-one-out predictive densities and stacking weights beside posterior probabilities.
+
+        By ArviZ: Pareto-smoothed importance sampling, and stacking of predictive distributions.
+        Probabilities ask which model the data came from, if from one of these; stacking asks which
+        mixture predicts the next datum best, wherever that comes from.
+
+        Arguments:
+            pointwise: Log density of each datum: a function that is called as the likelihood is and
+                returns (n, data), or one for each model by label. Not needed where likelihoods are
+                ``trj.Observed``.
+            target: Of a result that was loaded.
+
+        Returns:
+            By model with a hundred draws or more, the best first: ``elpd_loo``, nats, its standard
+            error ``se`` over data, ``p_loo`` the effective number of parameters, ``pareto_k`` the
+            largest Pareto shape (above 0.7 the figures of that model are not to be trusted),
+            ``stacking``, its weight, and ``probability`` with ``probability_se``.
+
+        Raises:
+            ConfigurationError: No likelihood by datum; no target; no model with enough draws.
+
+        Source:
+            Vehtari, Gelman & Gabry (2017), https://doi.org/10.1007/s11222-016-9696-4; Yao et al.
+            (2018), https://doi.org/10.1214/17-BA1091
+
+        Example:
+            >>> import torch
+            >>> import trjmcmc as trj
+            >>> from torch.distributions import Normal
+            >>> y = torch.linspace(-1.0, 2.0, 20)
+            >>> models = [
+            ...     trj.Model("zero", {}, trj.Observed(lambda p: Normal(torch.zeros(20), 1.0), y)),
+            ...     trj.Model("mean", {"mu": Normal(0.0, 1.0)}, trj.Observed(
+            ...         lambda p: Normal(p["mu"][:, None].expand(-1, 20), 1.0), y)),
+            ... ]
+            >>> run = {"draws": 50, "chains": 64, "fit": False, "progress": False}
+            >>> table = trj.TRJSampler(trj.Target(models), seed=1).run(**run).compare()
+            >>> table.index[0], round(float(table["stacking"].sum()), 6)
+            ('mean', 1.0)
+        """
+        return compared(self.chains, target or self.target, pointwise)
+
+    def to_dataframe(self, model: Any = None) -> pd.DataFrame:
+        """Draws as a table: a row per draw, a column per number.
+
+        Arguments:
+            model: Label of a model; all draws if omitted.
+
+        Returns:
+            Indexed by chain and draw, from 0; ``model``, ``log_joint`` (nats, of the unconstrained
+            coordinates), and the parameters' numbers in your units, named as in :meth:`summary`;
+            of all draws NaN where a model has none.
+
+        Raises:
+            UnknownModelError: There is no such model.
+
+        Example:
+            >>> import trjmcmc as trj
+            >>> result = trj.TRJSampler(trj.problems.sinh_arcsinh(), seed=1).run(
+            ...     draws=50, chains=32, progress=False)
+            >>> list(result.to_dataframe()), list(result.to_dataframe("1d"))
+            (['model', 'log_joint', 'x[0]', 'x[1]'], ['model', 'log_joint', 'x[0]'])
+        """
+        return self._parameters.frame(None if model is None else self._indicator.label(model))
+
     def to_arviz(
         self, model: Any = None, *, entries: bool = False, chains: int | None = None
     ) -> Any:
@@ -655,7 +604,9 @@ class Result:
             Of one model: its own parameters at the draws in it, without
             NaN, fit for ``arviz.summary``. As chains are in it unequally often, their draws are
             put one after the other and cut into four chains of equal length (up to three draws
-            are left out), unless all chains were there throughout.
+            are left out), unless all chains were there throughout. Where likelihoods are
+            :class:`trjmcmc.Observed` it has ``log_likelihood`` too, the log density of each datum
+            at each draw, for ``arviz.loo`` and ``arviz.compare``, up to 20 million numbers.
 
             In a space of counts ``posterior`` also holds ``k``, how many components there are,
             and their parameters have the dimension ``component``, up to the largest number
@@ -677,7 +628,9 @@ class Result:
             return of_all(self._catalogue, entries, chains, stated)
         if entries:
             raise ConfigurationError("to_arviz: entries are those of all draws; leave out model")
-        return of_model(self._catalogue, self._indicator.label(model), chains, stated)
+        label = self._indicator.label(model)
+        by_datum = log_likelihood_of(self.target, self.chains, label)
+        return of_model(self._catalogue, label, chains, stated, by_datum)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one file that holds data only, no code; read by :func:`load`."""
@@ -690,41 +643,24 @@ class Result:
             values=self._parameters.values,
             routes=self._given_routes,
             report=self.report,
-            truth=self.truth,
-            crossings=self.crossings,
-            pareto_k=self.pareto_k,
-            slot_names=self.slot_names,
+            truth=self._truth,
+            crossings=self._crossings,
+            pareto_k=self._given_pareto_k,
+            slot_names=self._convergence.names,
             coarse=self._coarse,
-            turns=self.turns,
-            onward=self.onward,
+            turns=self._turns,
+            onward=self._onward,
         )
 
     def __reduce__(self) -> tuple[Callable[[Contents], Result], tuple[Contents]]:
         """Without the target: functions of the user's cannot always be pickled."""
-        return _of, (replace(self._contents(), onward=as_data(self.onward)),)
+        return _of, (replace(self._contents(), onward=as_data(self._onward)),)
 
     def __copy__(self) -> Result:
         """The same draws and report, and parts of its own."""
         return Result(**vars(self._contents()), target=self.target)
 
     # ---- pictures ---------------------------------------------------------------------------
-
-    def plot_running(self, ax: Axes | None = None, *, chains: int = 0) -> Axes:
-        """Running estimates of the model probabilities, of so many single chains too."""
-        visited = {label: self.visited(label) for label in self.models}
-        exact = self.truth.probabilities if self.truth else None
-        return plot_running(visited, self.raw.thin, exact, ax, chains=chains)
-
-    def plot_evidence(self, ax: Axes | None = None) -> Axes:
-        """Log evidences by every route with their errors."""
-        return plot_evidence(
-            self.evidence(full=True), self.truth.log_evidence if self.truth else None, ax
-        )
-
-    def plot_jumps(self, ax: Axes | None = None) -> Axes:
-        """Heat map of accepted jumps between models."""
-        rates = self.jumps()
-        return plot_jumps(rates, {m: float(self.visited(m).mean()) for m in rates.index}, ax)
 
     def plot_inclusion(self, ax: Axes | None = None) -> Axes:
         """Inclusion probabilities with their errors; over counts, of the catalogue's entries.
@@ -738,7 +674,7 @@ class Result:
 
     def plot_models(self, ax: Axes | None = None) -> Axes:
         """Model probabilities with their errors, and the truth where it is known."""
-        exact = self.truth.probabilities if self.truth else None
+        exact = self._truth.probabilities if self._truth else None
         return plot_models(self._probabilities.to_draw(), exact, ax)
 
     def plot_components(
@@ -901,24 +837,28 @@ class Result:
         replace_file(Path(path), page_of(self, said).encode())
         return Path(path)
 
-    def warn(self) -> None:
-        """Say aloud what of :attr:`doubts` is grave, and what would help, in two warnings at most.
+    @property
+    def _head(self) -> str:
+        """What it holds, in a line."""
+        raw, n = self.raw, self._indicator.number_visited
+        return f"Result of {raw.n_chains} chains x {raw.n_draws} draws, {n} models visited"
 
-        The first one has all of the gravest category, the second one the rest: a
-        :class:`ConvergenceWarning` where chains remember their start, descend from too few
-        draws, or have never been in some model, where the precision that was asked
-        for was missed, and where densities overflowed; a :class:`CoverageWarning` where a map or
-        a pilot run misses a part; a :class:`LimitWarning` where counts pile up at their largest
-        though their prior does not; a :class:`PrecisionWarning` where rounding matters; a
-        :class:`DisagreementWarning` where two routes to the evidences clash.
-        """
-        warn_of(self.doubts)
+    def _shown(self) -> tuple[pd.DataFrame, list[str]]:
+        """The most probable models, and what is gravest against the answer."""
+        table = self.model_probabilities()[["probability", "se"]]
+        table = table.sort_values("probability", ascending=False, kind="stable")
+        grave = [d for d in self.doubts if d.grave]
+        said = [f"{'not converged' if d.kind == 'chains' else 'doubtful'}: {d}" for d in grave]
+        return table.head(SHOWN), said[:1]
 
     def __repr__(self) -> str:
-        shape = f"{self.raw.n_chains} chains x {self.raw.n_draws} draws"
-        found = f"{shape}, {self._indicator.number_visited} models visited"
-        chains = [f"; not converged: {d}" for d in self.doubts if d.kind == "chains"]
-        return f"Result({found}{''.join(chains[:1])})"
+        table, doubts = self._shown()
+        return "\n".join([self._head, table.round(4).to_string(), *doubts])
+
+    def _repr_html_(self) -> str:
+        frame, doubts = self._shown()
+        said = [html.prose(doubt, "doubt") for doubt in doubts]
+        return "".join([html.table(frame, self._head), *said])
 
 
 def load(path: str | Path) -> Result:
@@ -959,7 +899,7 @@ def merge(results: Sequence[Result]) -> Result:
     targets = [r.target for r in results]
     contents = merged([r._contents() for r in results], targets)
     found = Result(**vars(contents), target=next((t for t in targets if t is not None), None))
-    found.warn()
+    warn_of(found.doubts)
     return found
 
 

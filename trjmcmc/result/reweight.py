@@ -72,7 +72,7 @@ class Reweighted:
         target: Target | None = None,
     ) -> None:
         self._evidences, self._target = evidences, target
-        self._indicator, self._doubted = evidences.indicator, evidences.doubted
+        self._indicator, self._doubted = evidences.indicator, evidences.chains.doubted
         self._log_odds, self._within = log_odds, within
         top = float(log_weights.max())
         if not math.isfinite(top):

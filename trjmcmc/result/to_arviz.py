@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,11 @@ CHAINS_OF_ONE_MODEL = 4  # that the draws in one model are cut into
 
 
 def of_model(
-    catalogue: Catalogue, label: str, chains: int | None = None, stated: Sequence[Model] = ()
+    catalogue: Catalogue,
+    label: str,
+    chains: int | None = None,
+    stated: Sequence[Model] = (),
+    by_datum: NDArray[Any] | None = None,
 ) -> Any:
     """Draws of one model; see :meth:`trjmcmc.Result.to_arviz`.
 
@@ -30,6 +34,7 @@ def of_model(
         label: The model.
         chains: How many chains there are to be.
         stated: Models as they were stated; this one's names of axes and parameters are taken.
+        by_datum: Log density of each datum at the draws in the model, shape (n, data).
 
     Raises:
         TRJError: The model was never visited.
@@ -42,14 +47,18 @@ def of_model(
     kept = chains is None and bool(inside.all())
     shape = inside.shape if kept else (pieces, n // pieces)
     shape = shape if shape[1] else (1, n)
-    found["lp"] = indicator.draws.log_joint.numpy()[inside]
-    cut = {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in found.items()}
-    lp = cut.pop("lp")
+
+    def pieces_of(each: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        return {k: v[: math.prod(shape)].reshape(*shape, *v.shape[1:]) for k, v in each.items()}
+
+    cut, stats = pieces_of(found), pieces_of({"lp": indicator.draws.log_joint.numpy()[inside]})
+    data = pieces_of({} if by_datum is None else {"data": by_datum})
     axes: Axes = {}
     for model in stated:
         if model.name == label:
             cut, axes = named(description(model), cut)
-    return to_arviz(cut, {"lp": lp}, {"models": json.dumps([label])}, axes=axes)
+    about = {"models": json.dumps([label])}
+    return to_arviz(cut or stats, stats, about, axes=axes, log_likelihood=data)
 
 
 def of_all(
@@ -93,7 +102,8 @@ def of_all(
         if name in posterior
         and (found := axes_of(description(model), name, posterior[name].shape[2:]))
     }
-    return to_arviz(posterior, {"lp": log_joint}, attributes, axes, named)
+    labels = np.array(indicator.names)[posterior["model"]] if space.few else None
+    return to_arviz(posterior, {"lp": log_joint}, attributes, axes, named, labels=labels)
 
 
 def _components(

@@ -15,18 +15,16 @@ from numpy.typing import NDArray
 from ..arviz_bridge import to_arviz
 from ..doubts.doubt import Doubt, warn_of
 from ..draws import Draws
-from ..errors import ConfigurationError, TRJError
-from ..estimate.content import interval_content
+from ..errors import TRJError
 from ..estimate.estimate import Estimate
 from ..plot.marginals import plot_marginals
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .axes import named
 from .beside_run import beside_run
-from .numbers import chosen
+from .numbers import by_number, chosen
 from .packed import pack, unpack
 from .plain import made, plain
-from .reference import Reference, reference_of
 from .variational_draws import VariationalDraws, described
 
 if TYPE_CHECKING:
@@ -133,10 +131,7 @@ class Variational:
                 "an exact run, or look at log_evidence.value - elbo.value, which importance "
                 "sampling estimates"
             )
-        if not isinstance(known, Estimate):
-            known = Estimate(float(known), 0.0)
-        error = math.hypot(known.std_error, self.elbo.std_error)
-        return Estimate(known.value - self.elbo.value, error, self.elbo.ess)
+        return known - self.elbo
 
     def against(self, run: Any) -> Variational:
         """The answer with how far it was from an exact run.
@@ -155,7 +150,7 @@ class Variational:
             section 5
         """
         if self.transport is None or self.weights is None:
-            raise TRJError("against: this answer came without its map; compare it by coverage()")
+            raise TRJError("against: this answer came without its map")
         draws = run if isinstance(run, Draws) else run.raw
         found = beside_run(self.transport, self.weights, self._sample, self.inclusion, draws)
         return replace(self, **found)
@@ -222,88 +217,6 @@ class Variational:
         found = pd.DataFrame.from_dict(table, orient="index", columns=columns)
         return found.rename_axis("parameter")
 
-    def quantiles(
-        self,
-        levels: Sequence[float] = (0.05, 0.5, 0.95),
-        model: str | None = None,
-        *,
-        corrected: bool = False,
-    ) -> pd.DataFrame:
-        """Quantiles of one model's parameters.
-
-        Arguments:
-            levels: Probabilities.
-            model, corrected: As of :meth:`draws`.
-
-        Returns:
-            One row per parameter, one column per level.
-
-        Raises:
-            ConfigurationError: Levels outside (0, 1).
-        """
-        import pandas as pd
-
-        levels = [float(p) for p in levels]
-        if not levels or not all(0 < p < 1 for p in levels):
-            raise ConfigurationError(f"levels: expected probabilities in (0, 1), got {levels}")
-        rows, numbers = self._sample.columns(model)
-        w = self._sample.weights(corrected, rows)
-        how: dict[str, Any] = {"weights": w, "method": "inverted_cdf"}
-        table = {name: np.quantile(x, levels, **how) for name, x in numbers.items()}
-        found = pd.DataFrame.from_dict(table, orient="index", columns=levels)
-        return found.rename_axis("parameter").rename_axis("level", axis=1)
-
-    def coverage(
-        self,
-        reference: Reference,
-        level: float = 0.9,
-        model: str | None = None,
-        *,
-        corrected: bool = False,
-    ) -> pd.DataFrame:
-        """How much of the exact posterior each central interval of q holds.
-
-        Arguments:
-            reference: The exact posterior: a :class:`~trjmcmc.Result`, or by name draws, shape
-                (n, ...), or distribution functions, such as SciPy's frozen distributions.
-            level: What the intervals claim to hold.
-            model, corrected: As of :meth:`draws`.
-
-        Returns:
-            Indexed by parameter: the interval ``low`` to ``high``, the posterior probability
-            ``covered`` of it, and its standard error ``se``.
-
-        Raises:
-            ConfigurationError: The reference has none of the parameters, or draws that are not
-                finite.
-
-        Source:
-            Premchandar (2024), Normalizing flows aided variational inference, thesis, Michigan
-            State University, section 3.4
-
-        Example:
-            >>> import trjmcmc as trj
-            >>> target = trj.problems.beta_bernoulli()
-            >>> answer = trj.variational(target, seed=1, progress=False)
-            >>> exact = {"w": target.posterior.sample((10_000,)).numpy()}
-            >>> bool(abs(answer.coverage(exact).loc["w", "covered"] - 0.9) < 0.03)
-            True
-        """
-        import pandas as pd
-
-        if not 0 < level < 1:
-            raise ConfigurationError(f"level: expected a probability in (0, 1), got {level}")
-        tails = (1 - level) / 2, (1 + level) / 2
-        ends, rows = self.quantiles(tails, model, corrected=corrected), []
-        sample, label = self._sample, self._sample.label(model)
-        n = int((sample.model == sample.models.index(label)).sum())
-        known = reference_of(reference, label, list(ends.index))
-        for name, found in known.items():
-            low, high = ends.loc[name]
-            rows.append((low, high, *interval_content(low, high, found, level, n)))
-        index = pd.Index(list(known), name="parameter")
-        return pd.DataFrame(rows, index, columns=["low", "high", "covered", "se"])
-
     def to_arviz(self, model: str | None = None, *, corrected: bool = False, seed: int = 0) -> Any:
         """Draws of one model for ArviZ, as one chain.
 
@@ -332,7 +245,7 @@ class Variational:
         model: str | None = None,
         parameters: Sequence[str] | None = None,
         *,
-        reference: Reference | None = None,
+        reference: Any = None,
         ax: Any = None,
     ) -> NDArray[Any] | Axes:
         """Draw the marginals of q, with importance weights, and of an exact posterior.
@@ -340,7 +253,8 @@ class Variational:
         Arguments:
             model: As of :meth:`draws`.
             parameters: Names of parameters or of single numbers; the first 12 numbers if omitted.
-            reference: As of :meth:`coverage`, in grey.
+            reference: The exact posterior, in grey: a :class:`~trjmcmc.Result`, or draws by name,
+                shape (n, ...).
             ax: Axes to draw on.
 
         Returns:
@@ -350,11 +264,10 @@ class Variational:
         rows, numbers = sample.columns(model)
         if parameters is not None:
             numbers = chosen(numbers, parameters, "parameters")
-        known = {}
-        if reference is not None:
-            known = reference_of(reference, sample.label(model), list(numbers))
+        label = sample.label(model)
+        given = reference.draws(label) if hasattr(reference, "draws") else reference
         w = sample.weights(corrected=True, rows=rows) if len(rows) else None
-        return plot_marginals(numbers, w, {k: r.draws for k, r in known.items()}, ax)
+        return plot_marginals(numbers, w, by_number(given or {}), ax)
 
     # ---- files --------------------------------------------------------------------------------
 

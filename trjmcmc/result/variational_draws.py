@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import ConfigurationError, TRJError, UnknownModelError
 from ..estimate.importance import pareto_smoothed
 from .axes import Description
-from .numbers import numbers_of, unpadded
+from .numbers import by_number, unpadded
 
 if TYPE_CHECKING:
     pass
@@ -93,11 +93,7 @@ class VariationalDraws:
     def columns(self, model: str | None) -> tuple[Tensor, dict[str, NDArray[np.float64]]]:
         """Rows of one model, and each number of its parameters, (n,), by name."""
         rows, found = self.of_model(model)
-        numbers: dict[str, NDArray[np.float64]] = {}
-        for name, value in found.items():
-            flat = value.reshape(len(value), -1).astype(float)
-            numbers |= dict(zip(numbers_of(name, value.shape[1:]), flat.T, strict=True))
-        return rows, numbers
+        return rows, by_number(found)
 
 
 def described(x: NDArray[np.float64], w: NDArray[np.float64]) -> list[float]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import meant
 from ..doubts.convergence import worst_rhat
 from ..draws import Draws
 from ..errors import ConfigurationError
@@ -59,10 +60,11 @@ class Aims:
         if callable(until):
             return cls(rule=until)
         asked = {"probability": DONE_ERROR} if until is None else until
-        if not isinstance(asked, Mapping) or not asked or not set(asked) <= set(LIMITS):
+        odd = [x for x in asked if x not in LIMITS] if isinstance(asked, Mapping) else [""]
+        if odd or not asked:
             raise ConfigurationError(
-                'until: expected a dict such as {"probability": 0.01}, of '
-                f"{', '.join(LIMITS)}, or a function of the draws; got {until!r}"
+                'until: expected a dict such as {"probability": 0.01} or a function of the draws, '
+                f"got {until!r}{meant(str(*odd[:1]), LIMITS)}"
             )
         for name, x in asked.items():
             low, high = LIMITS[name]

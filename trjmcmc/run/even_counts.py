@@ -321,7 +321,7 @@ def _anchor(target: Target, theta: Tensor, generator: torch.Generator) -> Estima
     with torch.no_grad():
         log_w = enough_weights(target, flow, code, generator, most=DRAWS)
         prior = float(target.space.log_prior(code[None]))
-    return rounded(log_mean_weight(log_w), target.dtype).shifted(-prior)
+    return rounded(log_mean_weight(log_w), target.dtype) - prior
 
 
 def _table(even: Evened, first: Stretch, second: Stretch, anchor: Estimate) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..checks import checked_dtype
 from ..draws import Pool
 from ..errors import ConfigurationError, TargetError
 from ..result.result import Result
@@ -61,8 +62,7 @@ def check_given(
     """
     if not isinstance(target, Target):
         raise TargetError(f"target: expected a trj.Target, got {type(target).__name__}")
-    if dtype not in {None, torch.float32, torch.float64}:
-        raise ConfigurationError(f"dtype: expected torch.float32 or float64, got {dtype}")
+    checked_dtype(dtype)
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
@@ -99,19 +99,19 @@ def check_seconds(max_seconds: float | None) -> None:
         raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
 
 
-def check_fit(fit: bool | str, may_train: bool) -> None:
+def check_fit(fit: bool | str, space: Space) -> None:
     """Refuse a way to train that there is not.
 
     Arguments:
         fit: As of :meth:`trjmcmc.TRJSampler.run`.
-        may_train: Whether a map may be trained over the models.
+        space: Of the models; over many graphs no map is trained.
 
     Raises:
         ConfigurationError: Something else was asked for, or no map may be trained.
     """
     if fit not in {"auto", "vi", True, False}:
         raise ConfigurationError(f'fit: expected "auto", "vi", True or False, got {fit!r}')
-    if fit in {True, "vi"} and not may_train:
+    if fit in {True, "vi"} and space.graphs and not space.few:
         raise ConfigurationError(
             f"fit={fit!r}: no map is trained over so many graphs; run() samples them"
         )

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from .. import clock
+from ..doubts.doubt import warn_of
 from ..errors import (
     BudgetError,
     ConfigurationError,
@@ -330,7 +331,7 @@ class InRounds:
                 f"interrupted after {result.raw.n_draws} draws per chain; the result holds them",
                 InterruptedWarning,
             )
-        result.warn()
+        warn_of(result.doubts)
         return result
 
     def _look_on(self, aims: Aims | None, draws: int | None, bar: Any) -> TRJError | None:
@@ -452,5 +453,5 @@ class InRounds:
             whole = self._last.draws
             cut = whole.n_draws - run.draws.n_draws
             before = whole.first(cut) if cut else None
-            result.onward = partial(onward, run.position, run.recipe, self._seed, before)
+            result._onward = partial(onward, run.position, run.recipe, self._seed, before)
         return result

@@ -293,7 +293,7 @@ def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, A
 
 def saved_in(result: object) -> Mapping[str, Any] | None:
     """What a result goes on with, of a run in rounds; None of others."""
-    data = as_data(getattr(result, "onward", None))
+    data = as_data(getattr(result, "_onward", None))
     return data if isinstance(data, Mapping) and ROUNDS in data else None
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 
 from .. import clock
+from ..checks import spelled
 from ..doubts.doubt import warn_of
 from ..doubts.of_maps import of_coverage
 from ..draws import Pool
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, UnreachableError
 from ..fit.objective import Objective
 from ..fit.trace import FitTrace
 from ..kernel.base import Kernel
@@ -93,6 +94,7 @@ class TRJSampler:
         True
     """
 
+    @spelled
     def __init__(
         self,
         target: Target,
@@ -141,6 +143,9 @@ class TRJSampler:
         )
         if strategy.given is not None:
             self._known.kernel(self.transport)  # refused here if it can't reach everything
+
+    def __repr__(self) -> str:
+        return f"TRJSampler with seed {self.seed} of\n{self.target}"
 
     @property
     def models(self) -> ModelWeights | None:
@@ -233,6 +238,7 @@ class TRJSampler:
         warn_of(of_coverage(self.audit_report, trace.by))
         return trace
 
+    @spelled
     def run(
         self,
         draws: int | None = None,
@@ -311,7 +317,7 @@ class TRJSampler:
                 error and that of densities holds the draws so far, if there are any.
         """
         check_seconds(max_seconds)
-        check_fit(fit, self._may_train)
+        check_fit(fit, self.target.space)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
         check_counts(draws, 1 if chains is None else chains, thin, warmup)
         grid = grid_of(shards, executor)
@@ -321,27 +327,21 @@ class TRJSampler:
             if place is not None and place.found is not None:
                 head = place.found.head
                 self._be(head["settings"]["seed"], head["dtype"])
+                if max_evaluations is not None:
+                    max_evaluations = max(1, max_evaluations - head["account"]["evaluations"])
             elif saved is not None:
                 self._be(saved["seed"], saved["dtype"])
-            if place is not None and place.found is not None and max_evaluations is not None:
-                spent = int(place.found.head["account"]["evaluations"])
-                max_evaluations = max(1, max_evaluations - spent)
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
+            stated = Stated(
+                chains, warmup or 0, thin, max_evaluations, points, grid=grid, compile=self._compile
+            )
             rounds = in_rounds.begin(
                 self._known,
                 self._plan,
                 self.seed,
                 until,
-                stated=Stated(
-                    chains,
-                    warmup or 0,
-                    thin,
-                    max_evaluations,
-                    points,
-                    grid=grid,
-                    compile=self._compile,
-                ),
+                stated=stated,
                 fit=fit,
                 start=start,
                 saved=saved,
@@ -350,6 +350,8 @@ class TRJSampler:
             begun -= 0.0 if place is None else place.spent
             try:
                 result = rounds.first(until, max_seconds, progress, begun, draws, max_evaluations)
+            except UnreachableError as error:
+                raise UnreachableError(f"{error}{self.target.too_wide()}") from error
             finally:
                 self._left = rounds if rounds.begun else None
             if rounds.target is not self.target:
@@ -402,11 +404,6 @@ class TRJSampler:
     def account(self) -> Account:
         """Evaluations of its runs and fits alone, not of others on the same target."""
         return self._known.spending.account
-
-    @property
-    def _may_train(self) -> bool:
-        """Whether a map may be trained over the models: not over many graphs."""
-        return self.target.space.few or not self.target.space.graphs
 
     @property
     def _refines(self) -> bool:

@@ -1,6 +1,5 @@
 """Data drawn from models: before the data, after the data, and held against them."""
 
-from .leave_one_out import leave_one_out
 from .posterior import PosteriorPredictive, posterior_predictive
 from .prior import Simulated, prior, prior_predictive
 from .simulator import Simulator
@@ -9,7 +8,6 @@ __all__ = [
     "PosteriorPredictive",
     "Simulated",
     "Simulator",
-    "leave_one_out",
     "posterior_predictive",
     "prior",
     "prior_predictive",

@@ -311,6 +311,10 @@ class Space(nn.Module, ABC):
             return items
         return {kind.name: items[:, kind.items] for kind in self.kinds}
 
+    def extra_repr(self) -> str:
+        """What stands between brackets where the space is printed."""
+        return f"{'no end of' if self.size is None else self.size} models"
+
     def bind(self, slot_item: Tensor) -> Space:
         """A copy that knows which item each slot belongs to."""
         bound = copy.deepcopy(self)
@@ -351,3 +355,8 @@ def listing(names: Sequence[str], most: int = 8) -> str:
     """The first names and how many there are, for messages."""
     shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f", ... ({len(names)} in all)" if len(names) > most else "")
+
+
+def in_short(values: Sequence[Any]) -> Any:
+    """One value for many that are the same, else all of them."""
+    return values[0] if len(values) and all(v == values[0] for v in values) else values

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.distributions import Distribution
 
 from ..errors import TargetError, UnknownModelError
 from ..rng import weighted
-from .base import Kind, Space, check_enumerable, check_names
+from .base import Kind, Space, check_enumerable, check_names, in_short
 from .prior import LogWeights, gap_in, normalised_log_prior
 
 
@@ -71,8 +72,10 @@ class Counts(Space):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        if min < 0 or max < min:
-            raise TargetError(f"Counts: expected 0 <= min <= max, got min={min}, max={max}")
+        if not (isinstance(min, Integral) and isinstance(max, Integral) and 0 <= min <= max):
+            raise TargetError(
+                f"Counts: expected integers 0 <= min <= max, got min={min!r}, max={max!r}"
+            )
         of = (of,) if isinstance(of, str) else tuple(of)
         table = normalised_log_prior(prior, max - min + 1, "prior of Counts", min)
         self._hold([Kind("+".join(of) if name is None else name, min, max, of)], table)
@@ -117,6 +120,9 @@ class Counts(Space):
         both = copy.deepcopy(self)
         both._hold(kinds, torch.cat([self.log_prior_table, other.log_prior_table]))
         return both
+
+    def __repr__(self) -> str:
+        return " + ".join(map(_stated, self.kinds, self.log_priors))
 
     @property
     def gaps(self) -> bool:
@@ -253,3 +259,13 @@ class Counts(Space):
         space = reduce(operator.add, kinds)
         space.log_prior_table = spec["log_prior"]
         return space.bind(spec["slot_item"])
+
+
+def _stated(kind: Kind, log_prior: Tensor) -> str:
+    """How components of a kind were stated, probabilities to six digits."""
+    said = [str(kind.max), *([str(kind.min)] if kind.min else []), f"of={in_short(kind.of)!r}"]
+    if not bool((log_prior == log_prior[0]).all()):
+        said.append(f"prior={[round(p, 6) for p in log_prior.exp().tolist()]}")
+    if kind.name != "+".join(kind.of):
+        said.append(f"name={kind.name!r}")
+    return f"Counts({', '.join(said)})"

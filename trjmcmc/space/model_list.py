@@ -35,6 +35,9 @@ class ModelList(Space):
         self.register_buffer("log_prior_table", log_prior)
         self.register_buffer("slot_item", torch.arange(self.n_items))
 
+    def extra_repr(self) -> str:
+        return listing(self.names)
+
     def items(self, code: Tensor) -> Tensor:
         return self.table.index_select(0, code[:, 0])  # a quarter of [...]'s time
 

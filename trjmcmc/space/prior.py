@@ -44,7 +44,13 @@ def normalised_log_prior(
     elif isinstance(prior, LogWeights):
         log_weights = torch.as_tensor(prior.values, dtype=torch.float64)
     else:
-        p = torch.as_tensor(prior, dtype=torch.float64)
+        try:
+            p = torch.as_tensor(prior, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError):
+            raise TargetError(
+                f"{argument}: expected {size} probabilities in the order of the models, a "
+                f"distribution or trj.LogWeights, got {prior!r}"
+            ) from None
         if bool((p < 0).any()):
             raise TargetError(
                 f"{argument}: probabilities must not be negative, got {p.tolist()}; "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import TargetError, UnknownModelError
-from .base import Kind, Space, check_enumerable, check_names, listing
+from .base import Kind, Space, check_enumerable, check_names, in_short, listing
 from .prior import gap_in, log_choose, subset_prior
 
 
@@ -53,7 +53,7 @@ class Subsets(Space):
         prior: float | Sequence[float] | Tensor | Callable[[int], float] = 0.5,
     ) -> None:
         super().__init__()
-        if isinstance(names, str | int):
+        if isinstance(names, str) or not isinstance(names, Iterable):
             raise TargetError(f"names of Subsets: expected one name an item, got {names!r}")
         self.names = [str(name) for name in names]
         check_names(self.names, "names of Subsets")
@@ -84,6 +84,15 @@ class Subsets(Space):
         log_on_off, by_size = subset_prior(prior, n_units)
         self.register_buffer("log_on_off", log_on_off)
         self.register_buffer("log_size_weight", by_size)
+
+    def extra_repr(self) -> str:
+        said = [f"[{listing(self.names)}]", f"of={in_short(self.of)!r}"]
+        said += [f"always={self.always}"] if self.always else []
+        said += [f"blocks={self.blocks}"] if self.blocks else []
+        p = in_short([round(p, 6) for p in self.log_on_off[0].exp().tolist()])
+        by_size = bool(self.log_size_weight.any())
+        said += ["prior=by size"] if by_size else [] if p == 0.5 else [f"prior={p}"]
+        return ", ".join(said)
 
     def items(self, code: Tensor) -> Tensor:
         if self._unit_of is None:

@@ -81,11 +81,11 @@ class BlackBox:
             if value.shape != (n,) or not np.issubdtype(value.dtype, np.number):
                 raise BlackBoxError(
                     f"the black box returned shape {value.shape} of {value.dtype} for a batch of "
-                    f"{n} points, expected ({n},); the first of them {_shown(_point(batch))}"
+                    f"{n} points, expected ({n},); the first of them {shown(point_of(batch))}"
                 )
         else:
             points = _points(batch, n)
-            value = np.array([self._number(v, p) for v, p in self._each(points)])
+            value = np.array([self._number(v, p) for v, p in self._values_of(points)])
         return torch.as_tensor(value).to(like)
 
     def _whole(self, batch: tuple[Any, ...], n: int) -> Any:
@@ -95,10 +95,10 @@ class BlackBox:
         except Exception as error:
             raise BlackBoxError(
                 f"the black box failed on a batch of {n} points, the first of them "
-                f"{_shown(_point(batch))}: {type(error).__name__}: {error}"
+                f"{shown(point_of(batch))}: {type(error).__name__}: {error}"
             ) from error
 
-    def _each(self, points: Sequence[tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
+    def _values_of(self, points: Sequence[tuple[Any, ...]]) -> list[tuple[Any, tuple[Any, ...]]]:
         """Values of points one by one, those of the last batch of their kind from memory."""
         keys = [_key(p) for p in points]
         kind = tuple(sorted(points[0][0])) if points else ()
@@ -116,9 +116,7 @@ class BlackBox:
             self._last[kind] = {k: memory[k] for k in keys if k in memory} | good
         for key, (ok, value) in found.items():
             if not ok:
-                raise BlackBoxError(
-                    f"the black box failed at {_shown(points[todo[key]])}:\n{value}"
-                )
+                raise BlackBoxError(f"the black box failed at {shown(points[todo[key]])}:\n{value}")
         values = memory | {key: v for key, (_, v) in found.items()}
         return [(values[key], p) for key, p in zip(keys, points, strict=True)]
 
@@ -138,7 +136,7 @@ class BlackBox:
         except PoolError:
             raise
         except DeadWorkerError as error:
-            where = " or ".join(_shown(p) for p in error.points[:SHOWN])
+            where = " or ".join(shown(p) for p in error.points[:SHOWN])
             left = len(error.points) - SHOWN
             more = f" or {left} more" if left > 0 else ""
             raise PoolError(
@@ -152,7 +150,7 @@ class BlackBox:
             shape = getattr(value, "shape", None)
             got = type(value).__name__ if shape is None else f"shape {shape}"
             raise BlackBoxError(
-                f"the black box returned {got} at {_shown(point)}, expected one number; for a "
+                f"the black box returned {got} at {shown(point)}, expected one number; for a "
                 "function of batches pass vectorized=True"
             )
         return float(value)
@@ -174,11 +172,11 @@ class WithGradient(BlackBox):
         like, batch = _on_host(params, active)
         n = len(like)
         if self.vectorized:
-            value, gradient = self._pair(self._whole(batch, n), _point(batch))
-            self._check(value, gradient, params, n, _point(batch))
+            value, gradient = self._pair(self._whole(batch, n), point_of(batch))
+            self._check(value, gradient, params, n, point_of(batch))
         else:
             points = _points(batch, n)
-            pairs = [self._pair(v, p) for v, p in self._each(points)]
+            pairs = [self._pair(v, p) for v, p in self._values_of(points)]
             for (v, g), point in zip(pairs, points, strict=True):
                 self._number(v, point)
                 lifted = {k: np.asarray(x)[None] for k, x in g.items()}
@@ -191,7 +189,7 @@ class WithGradient(BlackBox):
     def _pair(self, found: Any, point: tuple[Any, ...]) -> tuple[Any, Mapping[str, Any]]:
         if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping)):
             raise BlackBoxError(
-                f"with_gradient: expected (value, dict of gradients) at {_shown(point)}, got "
+                f"with_gradient: expected (value, dict of gradients) at {shown(point)}, got "
                 f"{type(found).__name__}"
             )
         return found
@@ -209,7 +207,7 @@ class WithGradient(BlackBox):
         if got != shapes or np.shape(value) != (n,):
             raise BlackBoxError(
                 f"with_gradient: expected a value of shape ({n},) and gradients {shapes}, got "
-                f"{np.shape(value)} and {got} at {_shown(point)}"
+                f"{np.shape(value)} and {got} at {shown(point)}"
             )
 
 
@@ -260,32 +258,36 @@ def _on_host(params: Mapping[str, Tensor], active: Active | None) -> tuple[Tenso
     host = {k: v.detach().cpu().double().numpy() for k, v in params.items()}
     if active is None:
         return like, (host,)
-    return like, (host, _each(active, lambda on: on.cpu().numpy()))
+    return like, (host, each_kind(active, lambda on: on.cpu().numpy()))
 
 
-def _each(x: Any, function: Callable[[Any], Any]) -> Any:
-    """A function of an array, or of each array in a dict."""
-    return {k: function(v) for k, v in x.items()} if isinstance(x, Mapping) else function(x)
+def each_kind(active: Any, function: Callable[[Any], Any]) -> Any:
+    """A function of what is on, kind by kind, or of each parameter."""
+    if isinstance(active, Mapping):
+        return {kind: function(on) for kind, on in active.items()}
+    return function(active)
 
 
 def _points(batch: tuple[Any, ...], n: int) -> list[tuple[Any, ...]]:
     """The arguments of a batch point by point."""
-    return [_point(batch, i) for i in range(n)]
+    return [point_of(batch, i) for i in range(n)]
 
 
-def _point(batch: tuple[Any, ...], i: int = 0) -> tuple[Any, ...]:
-    return tuple(_each(x, lambda v: v[i]) for x in batch)
+def point_of(batch: tuple[Any, ...], i: Any = 0) -> tuple[Any, ...]:
+    """Arguments of one point of a batch, or of a slice of it."""
+    return tuple(each_kind(x, lambda v: v[i]) for x in batch)
 
 
 def _key(point: tuple[Any, ...]) -> bytes:
-    told = [_each(x, lambda v: (np.shape(v), np.asarray(v).tobytes())) for x in point]
+    told = [each_kind(x, lambda v: (np.shape(v), np.asarray(v).tobytes())) for x in point]
     return repr(told).encode()
 
 
-def _shown(point: tuple[Any, ...]) -> str:
+def shown(point: tuple[Any, ...]) -> str:
+    """Parameters of one point by name, and what is active there."""
     params, *rest = point
     words = [f"{k}={np.array2string(np.asarray(v), precision=6)}" for k, v in params.items()]
-    words += [f"active={_each(x, lambda on: np.asarray(on).astype(int))}" for x in rest]
+    words += [f"active={each_kind(x, lambda on: np.asarray(on).astype(int))}" for x in rest]
     return "(" + ", ".join(words) + ")"
 
 

@@ -20,7 +20,7 @@ from ..space.model_list import ModelList
 from ..space.prior import LogWeights, normalised_log_prior
 from .density import Density, Evaluation
 from .likelihood import LogLikelihood
-from .model import Model
+from .model import Model, check_priors
 from .names import told_apart
 from .padded import Padded, padded
 from .prior import PriorSpec
@@ -146,6 +146,7 @@ class Shared(Densities):
     ) -> None:
         if priors is None or log_likelihood is None:
             raise TargetError("priors, log_likelihood: both are needed with a space")
+        check_priors(priors, "priors")
         if missing := [name for name in space.of if name not in priors]:
             raise TargetError(f"priors: {missing}, named by the space's `of`, have no prior")
         self.models = []

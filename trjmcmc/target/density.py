@@ -15,15 +15,9 @@ from ..errors import TargetError
 from ..grouping import on_host, surely
 from ..space.base import Space
 from .additive import Additive
+from .blackbox import each_kind
 from .equations import Equations
-from .likelihood import (
-    Active,
-    Fused,
-    Likelihood,
-    LogLikelihood,
-    LogPriorAndLikelihood,
-    each_kind,
-)
+from .likelihood import Active, Fused, Likelihood, LogLikelihood, LogPriorAndLikelihood
 from .observed import Observed
 from .prior import Prior, PriorSpec
 from .scores import LocalScores
@@ -280,11 +274,7 @@ class Density:
         return function if isinstance(function, Equations) else None
 
     def evaluate(
-        self,
-        theta: Tensor,
-        items: Tensor | None,
-        surrogate: bool,
-        total: Tensor | None = None,
+        self, theta: Tensor, items: Tensor | None, surrogate: bool, total: Tensor | None = None
     ) -> Evaluation:
         """The density at C points.
 

@@ -16,13 +16,15 @@ from torch import Tensor
 from ..errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
 from ..tape import tape_now
 from .additive import Additive
-from .blackbox import BlackBox
+from .blackbox import BlackBox, each_kind, point_of, shown
 
 LogLikelihood = Callable[..., Tensor]
 
 LogPriorAndLikelihood = Callable[[dict[str, Tensor]], tuple[Tensor, Tensor]]
 
 Array = NDArray[np.float64]
+
+OF_NUMPY = ("numpy", "operands could not be broadcast", "converted to python scalars")
 
 Active = Tensor | dict[str, Tensor]  # what is on, (C, items); by name where there are several kinds
 
@@ -45,18 +47,54 @@ class Called:
         self._call = function
 
     def _value(self, params: dict[str, Tensor], active: Active | None) -> Any:
+        batch = (params,) if active is None else (params, active)
         try:
-            return self._call(params) if active is None else self._call(params, active)
+            return self._call(*batch)
         except BlackBoxError as error:
-            raise BlackBoxError(f"{self.what} of {self.owner}: {error}") from error
+            hint = self._arguments(error, active)
+            raise BlackBoxError(f"{self.what} of {self.owner}: {error}{hint}") from error
         except (TRJError, torch.OutOfMemoryError):
             raise
         except Exception as error:
+            where = self._culprit(batch)
+            hint = self._arguments(error, active) or ("" if where else self._remedy(error, params))
             shapes = ", ".join(f"{k}: {tuple(v.shape)} {v.dtype}" for k, v in params.items())
+            told = str(error).partition(" We don't support")[0]  # vmap asks for a report of a bug
             raise self.failure(
-                f"{self.what} of {self.owner} failed at {shapes or 'no parameters'}, "
-                f"{type(error).__name__}: {error}{self._remedy(error, params)}"
+                f"{self.what} of {self.owner} failed at {where or shapes or 'no parameters'}, "
+                f"{type(error).__name__}: {told}{hint}"
             ) from error
+
+    def _culprit(self, batch: tuple[Any, ...]) -> str:
+        """A point at which the function fails, where it does not fail at all, in words."""
+        n = min((len(v) for v in batch[0].values()), default=0)
+
+        def fails(first: int, end: int) -> bool:
+            try:
+                self._call(*point_of(batch, slice(first, end)))
+            except Exception:
+                return True
+            return False
+
+        low, high = 0, n
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fails(low, middle) else (middle, high)
+        other = 0 if low else n - 1
+        if n < 2 or not fails(low, high) or fails(other, other + 1):
+            return ""
+        return shown(tuple(each_kind(x, lambda v: v[low].detach().cpu()) for x in batch))
+
+    def _arguments(self, error: Exception, active: Active | None) -> str:
+        """How the function is called, where an error is of that."""
+        if "positional argument" not in str(error):
+            return ""
+        if isinstance(self.function, Additive):
+            return "; trj.Additive calls its functions as f(params) and g(total, params)"
+        called = "in a list of models it is called with one: f(params)"
+        if active is not None:
+            called = "over items and components it is called with two: f(params, active)"
+        return f"; {called}"
 
     def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
         return f"; its parameters are {list(params)}" if isinstance(error, KeyError) else ""
@@ -123,9 +161,7 @@ class Likelihood(Called):
     def _remedy(self, error: Exception, params: dict[str, Tensor]) -> str:
         if known := super()._remedy(error, params):
             return known
-        if "takes 1 positional argument but 2 were given" in str(error):
-            return "; over items and components it is called with two: f(params, active)"
-        if isinstance(error, TypeError) or "numpy" in str(error).lower():
+        if isinstance(error, TypeError) or any(x in str(error).lower() for x in OF_NUMPY):
             return (
                 "; make tensors of NumPy data (torch.as_tensor), and if it is NumPy code, wrap it: "
                 "trj.BlackBox(function)"
@@ -137,7 +173,10 @@ class Likelihood(Called):
                 ' (params hold a batch of points: beside data write params["x"][:, None]; for a '
                 "function of one point pass vectorized=False)"
             )
-        return "; where it branches on values use torch.where, or wrap it: trj.BlackBox(function)"
+        return (
+            "; vectorized=False maps functions of torch alone: of one that is NumPy code, or asks "
+            "for numbers by float() or if, make trj.BlackBox(function)"
+        )
 
     def _wrong_shape(self, value: Any, n: int) -> None:
         if not isinstance(value, Tensor):
@@ -227,13 +266,4 @@ class Quantity(Called):
                 f"{known}; where a model lacks one use p.get(name, torch.tensor(0.0)), or give "
                 "each model its own function: predict({model: f, ...})"
             )
-        if isinstance(error, TypeError) and "positional argument" in str(error):
-            return "; it is called as the likelihood is: f(params), or f(params, active) for items"
         return " (params hold a batch of draws, leading size n)"
-
-
-def each_kind(active: Active, function: Callable[[Tensor], Tensor]) -> Active:
-    """A function of what is on, kind by kind."""
-    if isinstance(active, Tensor):
-        return function(active)
-    return {kind: function(on) for kind, on in active.items()}

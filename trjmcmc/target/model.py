@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 
+from ..checks import checked_dtype, spelled
+from ..errors import TargetError
 from .likelihood import LogLikelihood, LogPriorAndLikelihood
 from .prior import PriorSpec
 
@@ -83,6 +85,10 @@ class Model:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict, kw_only=True)
     coords: Mapping[str, Sequence[Any]] = field(default_factory=dict, kw_only=True)
 
+    def __post_init__(self) -> None:
+        check_priors(self.priors, f"priors of model {self.name!r}")
+        checked_dtype(self.dtype)
+
     @property
     def own_names(self) -> Mapping[str, str]:
         """By a parameter's name here that where the model comes from, where it is another."""
@@ -91,6 +97,22 @@ class Model:
     def renamed(self, names: Mapping[str, str]) -> Model | None:
         """The same model with other names for some parameters; None where it can't be had."""
         return None
+
+
+Model.__init__ = spelled(Model.__init__)  # type: ignore[method-assign]
+
+
+def check_priors(priors: object, what: str) -> None:
+    """Refuse priors without names.
+
+    Raises:
+        TargetError: They are no dict.
+    """
+    if not isinstance(priors, Mapping):
+        raise TargetError(
+            f'{what}: expected a dict of distributions by parameter, such as {{"x": Normal(0.0, '
+            f"1.0)}}, got {priors!r}"
+        )
 
 
 def stated_dtype(models: object, function: object = None) -> torch.dtype | None:

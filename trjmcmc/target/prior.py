@@ -68,7 +68,10 @@ class Prior:
     ) -> None:
         self.name, self.items, self.owner = name, items, owner
         self._check_spec(spec)
-        spec = from_elsewhere(spec) if is_frozen(spec) else spec
+        try:
+            spec = from_elsewhere(spec) if is_frozen(spec) else spec
+        except TargetError as error:
+            raise TargetError(f"prior of {name!r} in {owner}: {error}") from None
         self.spec = spec = repaired(spec) if isinstance(spec, Distribution) else spec
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         self._fixed: Distribution | None = None

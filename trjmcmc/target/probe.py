@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ..errors import ShapeError, TargetError, TRJError
 from .account import Account
+from .blackbox import each_kind
 from .counting import Counting, rows_in_cache
 from .densities import Densities
 from .density import PROBES, Density
-from .likelihood import each_kind
 from .parameters import NamedParameters
 from .support import unchecked
 

@@ -219,14 +219,7 @@ def _coarse(
     for i in coarse.nonzero()[:, 0].tolist():  # values after coordinates: they say more
         name, size = columns.names[i], float(columns.values[:, i].median())
         ends = columns.owners[i] in bounded
-        found[name] = Coarse(
-            name,
-            size,
-            float(gap[i]),
-            float(spread[i]),
-            float(prior[i]),
-            ends,
-        )
+        found[name] = Coarse(name, size, float(gap[i]), float(spread[i]), float(prior[i]), ends)
     return list(found.values())
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
+from ..checks import checked_dtype, spelled
 from ..errors import TargetError
 from ..rng import host_number, seeded
 from ..space.base import Kind, Space
@@ -91,6 +92,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
     _densities: Densities
     _known: dict[Callable[..., Any], Any]
 
+    @spelled
     def __init__(
         self,
         models: Sequence[Model] | Space,
@@ -105,7 +107,8 @@ class Target(NamedParameters, InWords, Remade, Counted):
         device: str | torch.device | None = None,
     ) -> None:
         self.truth = truth
-        self.is_precision_open = (dtype := dtype or stated_dtype(models, log_likelihood)) is None
+        dtype = checked_dtype(dtype) or stated_dtype(models, log_likelihood)
+        self.is_precision_open = dtype is None
         self.dtype = dtype or torch.get_default_dtype()
         self.device = torch.device(device or "cpu")
         # prior draws that find out shapes come from the global generator: leave it as it was
@@ -174,12 +177,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
 
     @in_pieces
     def log_prior_and_likelihood(
-        self,
-        code: Tensor,
-        theta: Tensor,
-        *,
-        surrogate: bool = False,
-        total: Tensor | None = None,
+        self, code: Tensor, theta: Tensor, *, surrogate: bool = False, total: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Log prior (model, parameters and Jacobian) and log likelihood.
 
@@ -261,12 +259,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
 
     @in_pieces
     def log_joint_and_grad(
-        self,
-        code: Tensor,
-        theta: Tensor,
-        *,
-        temper: float | Tensor = 1.0,
-        surrogate: bool = False,
+        self, code: Tensor, theta: Tensor, *, temper: float | Tensor = 1.0, surrogate: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Tempered log joint, likelihood to the power ``temper``, and its gradient.
 

@@ -65,12 +65,7 @@ class Tempered(Target):
         return Tempered(self, self.power[rows]) if isinstance(self.power, Tensor) else self
 
     def log_prior_and_likelihood(
-        self,
-        code: Tensor,
-        theta: Tensor,
-        *,
-        surrogate: bool = False,
-        total: Tensor | None = None,
+        self, code: Tensor, theta: Tensor, *, surrogate: bool = False, total: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """As of any target, with the tempered likelihood, (C,) each, nats."""
         log_prior, log_likelihood = super().log_prior_and_likelihood(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torch.distributions import Uniform
+
 from .density import Block, Density
 
 MOST = 12  # models that are listed
+
+WIDE = 1e6  # width of a flat prior that is named where no draw of it is possible
 
 
 class InWords:
@@ -15,6 +19,23 @@ class InWords:
 
     def __repr__(self) -> str:
         return in_words(self)
+
+    def too_wide(self) -> str:
+        """The widest flat prior, where no likelihood reaches it, as the end of a sentence."""
+        target: Any = self
+        priors = [block.prior for density in target._densities.each for block in density.blocks]
+        flat = [
+            (float((p.spec.high - p.spec.low).max()), p)
+            for p in priors
+            if isinstance(p.spec, Uniform)
+        ]
+        width, prior = max(flat, key=lambda found: found[0], default=(0.0, None))
+        if prior is None or width < WIDE:
+            return ""
+        return (
+            f"; the prior of {prior.name!r} in {prior.owner} is flat over {width:.3g}: give it the "
+            "range that is possible, on which its evidence depends"
+        )
 
 
 def in_words(target: Any) -> str:
