@@ -30,7 +30,6 @@ from .proposal.base import IndexProposal, Stay
 from .proposal.fixed import Fixed, Learnt
 from .proposal.mixture import MixtureProposal
 from .proposal.neighbours import Neighbours
-from .tempering import ParallelTempering
 
 __all__ = [
     "HMC",
@@ -64,7 +63,6 @@ __all__ = [
     "Neighbours",
     "NormalInverseGamma",
     "OrderRefresh",
-    "ParallelTempering",
     "ParentGibbs",
     "Point",
     "RandomWalk",

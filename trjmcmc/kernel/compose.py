@@ -44,7 +44,6 @@ class Cycle(Kernel):
         pairs = [k if isinstance(k, tuple) else (k, 1) for k in kernels]
         if not pairs or any(repeats < 1 for _, repeats in pairs):
             raise ConfigurationError(f"kernels: expected at least one, each repeated, got {pairs}")
-        check_company([k for k, _ in pairs])
         self.kernels = pairs
         self.between = any(k.between for k, _ in pairs)
         self.within = any(k.within for k, _ in pairs)
@@ -79,20 +78,6 @@ class Cycle(Kernel):
         return found
 
 
-def check_company(kernels: Sequence[Kernel]) -> None:
-    """Refuse kernels beside one that has to move its chains alone.
-
-    Raises:
-        ConfigurationError: There are others.
-    """
-    alone = [part.name for kernel in kernels for part in kernel.parts() if part.alone]
-    if alone and len(kernels) > 1:
-        raise ConfigurationError(
-            f"{alone[0]}: no other kernel may move its chains, or its replicas are lost and the "
-            "answer is wrong; put the others among its moves"
-        )
-
-
 class MixtureKernel(Kernel):
     """At each step one kernel, drawn by weight, for all chains.
 
@@ -123,7 +108,6 @@ class MixtureKernel(Kernel):
     def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | None = None) -> None:
         if not kernels:
             raise ConfigurationError("kernels: expected at least one, got none")
-        check_company(kernels)
         self.kernels = list(kernels)
         self.weights = check_weights(weights, len(kernels))
         used = [k for k, w in zip(self.kernels, self.weights, strict=True) if w]

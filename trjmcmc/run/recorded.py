@@ -243,8 +243,8 @@ class Recorded:
         return MixtureKernel(kernels, [*self.shares.values()])
 
     def settings(self, kernel: Kernel) -> dict[str, dict[str, float]]:
-        """What a kernel's parts have learned and seen, by their names."""
-        found = {k.name: k.adapted() | k.seen(self.state) for k in kernel.parts()}
+        """What a kernel's parts have learned, by their names."""
+        found = {k.name: k.adapted() for k in kernel.parts()}
         return {name: settings for name, settings in found.items() if settings}
 
     def some(self) -> Pool:

@@ -15,7 +15,6 @@ from ...grouping import on_host
 from ...rng import host_choice
 from ...target.exchangeable import Components, components
 from ...target.target import Target
-from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
 from ..learning import Kept, Spread, due
@@ -173,7 +172,7 @@ class ComponentExchange(Kernel):
         """
         shift = torch.zeros_like(theta)
         step = self._lengths.draw(theta[:, self._shared], generator)
-        scaled = self._spread.scaled(step, power_of(self.target))
+        scaled = self._spread.scaled(step)
         if scaled is None:
             return shift
         coin = torch.rand(len(theta), 1, generator=generator, device=theta.device) < 0.5
@@ -282,7 +281,7 @@ class ComponentExchange(Kernel):
         found._steps = self._steps + 1
         if self.components.apart:
             x = info.theta[:, self._shared]
-            found._spread = self._spread.plus(x, power_of(self.target))
+            found._spread = self._spread.plus(x)
         if found._steps % FIRST_FIT == 0:
             items = self.components.items(info.code)
             found._seen = self._seen.plus(self.components.of(info.theta)[items]).joined()

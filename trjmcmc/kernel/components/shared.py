@@ -9,7 +9,6 @@ import torch
 from ...errors import ConfigurationError
 from ...target.exchangeable import components_of
 from ...target.target import Target
-from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
 from ..learning import Spread
@@ -22,8 +21,8 @@ LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 class SharedWalk(Kernel):
     """A Gaussian step of log-uniform length by the parameters that all components share.
 
-    Half of the steps have the prior's units; the others have the covariance of the chains, of
-    replicas at the same power, as warm-up has seen it of late. Periodic ones go around.
+    Half of the steps have the prior's units; the others have the covariance of the chains, as
+    warm-up has seen it of late. Periodic ones go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
@@ -69,7 +68,7 @@ class SharedWalk(Kernel):
         x = theta[:, self.slots]
         moved = theta.clone()
         step = self.steps.draw(x, generator)
-        near = self._spread.scaled(self._unit.draw(x, generator), power_of(self.target))
+        near = self._spread.scaled(self._unit.draw(x, generator))
         if near is not None:
             coin = torch.rand(len(x), 1, generator=generator, device=x.device)
             step = torch.where(coin < 0.5, step, near)
@@ -88,5 +87,5 @@ class SharedWalk(Kernel):
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
         (info,) = infos
         found = copy.copy(self)
-        found._spread = self._spread.plus(info.theta[:, self.slots], power_of(self.target))
+        found._spread = self._spread.plus(info.theta[:, self.slots])
         return found
