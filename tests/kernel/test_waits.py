@@ -160,7 +160,7 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         state, infos = kernel.step(state, generator)
         tally.add(infos)
         if crossings:
-            crossings.take(crossings.pairs(infos))
+            crossings.add(infos)
     return state
 
 

@@ -72,11 +72,6 @@ class Kind(NamedTuple):
 
 
 KINDS = {  # the gravest first
-    "capture": Kind(
-        DisagreementWarning,
-        "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
-        "Every number may be wrong.",
-    ),
     "chains": Kind(
         ConvergenceWarning,
         "the run has not converged: {}. Errors are wide, or NaN where nothing tells them; see "

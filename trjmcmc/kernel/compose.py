@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ConfigurationError
-from ..rng import host_choice
+from ..rng import host_number
 from .base import Info, Kernel, State, accept
 from .between.jump import Jump
 from .proposal.base import check_weights
@@ -118,22 +118,22 @@ class MixtureKernel(Kernel):
         return [part for kernel in self.kernels for part in kernel.parts()]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        return self.kernels[self.drawn(generator)].step(state, generator)
+        return self.kernels[self._drawn(generator)].step(state, generator)
 
     def adapt(
         self, state: State, generator: torch.Generator
     ) -> tuple[MixtureKernel, State, list[Info]]:
-        i = self.drawn(generator)
+        i = self._drawn(generator)
         kernel, state, infos = self.kernels[i].adapt(state, generator)
         return self._of([*self.kernels[:i], kernel, *self.kernels[i + 1 :]]), state, infos
 
     def frozen(self) -> MixtureKernel:
         return self._of([kernel.frozen() for kernel in self.kernels])
 
-    def drawn(self, generator: torch.Generator) -> int:
+    def _drawn(self, generator: torch.Generator) -> int:
         """The place of the kernel that moves all chains now."""
         edges = list(accumulate(self.weights))
-        drawn = bisect(edges, host_choice(generator) * 2.0**-62 * edges[-1])
+        drawn = bisect(edges, host_number(generator) * 2.0**-62 * edges[-1])
         return min(drawn, len(edges) - 1)  # the largest numbers are rounded to 1
 
     def _of(self, kernels: list[Kernel]) -> MixtureKernel:

@@ -282,8 +282,6 @@ def _report(reports: Sequence[RunReport], steps: int) -> RunReport:
         precision=told("precision"),
         rounding=told("rounding"),
         unresolved=told("unresolved"),
-        off_target=told("off_target"),
-        captured=tuple(dict.fromkeys(x for r in reports for x in r.captured)),
         draws_asked=None,
         judged=_judged([r.judged for r in reports]),
         unaudited=any(r.unaudited for r in reports),

@@ -36,7 +36,6 @@ from .given import (
     check_fit,
     check_given,
     check_seconds,
-    checked_mode,
     grid_of,
     weights_maker,
 )
@@ -69,8 +68,6 @@ class TRJSampler:
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's, or float32 and,
             where that does not resolve a posterior, float64 (``report.precision`` says why).
         plan: The numbers by which runs are planned, for experts.
-        compile: Capture steps: False; ``"traced"``, which takes seconds; True, traced and compiled,
-            which takes minutes. To rounding draws are the same. Shards make plain steps.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -104,7 +101,6 @@ class TRJSampler:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         plan: Plan | None = None,
-        compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if plan is not None and not isinstance(plan, Plan):
@@ -115,7 +111,7 @@ class TRJSampler:
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
-        self._make, self._compile = (transport, strategy, models), checked_mode(compile)
+        self._make = transport, strategy, models
         self._know(target.to(dtype=dtype, device=device))
 
     def _know(self, target: Target, spending: Spending | None = None) -> None:
@@ -339,7 +335,6 @@ class TRJSampler:
                     max_evaluations,
                     points,
                     grid=grid,
-                    compile=self._compile,
                 ),
                 fit=fit,
                 start=start,

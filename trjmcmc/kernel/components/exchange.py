@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...grouping import on_host
-from ...rng import host_choice
+from ...rng import host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
@@ -118,7 +118,7 @@ class ComponentExchange(Kernel):
         self._unit[by] = unit[by]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        less, more = self.pairs[host_choice(generator) % len(self.pairs)]
+        less, more = self.pairs[host_number(generator) % len(self.pairs)]
         parts, code = self.components, state.code
         k, n = parts.count(code), len(code)
         total = known_total(parts, state)
