@@ -264,7 +264,7 @@ class TRJSampler:
                 for a kernel that is a function of the map, for which False alone does not.
             start: A result, of a file too, to go on from: its chains, moves and draws, which
                 ``draws`` counts; seconds and evaluations count from here. Or points at which chains
-                start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
+                start: particles of ``trj.graphs.dibs``, a
                 :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
                 ``report.start`` says how far off they were.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
