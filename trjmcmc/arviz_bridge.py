@@ -1,4 +1,4 @@
-"""The only file that imports ArviZ: effective sample sizes, R-hat, export, and its pictures.
+"""The only file that imports ArviZ: effective sample sizes, export, and its pictures.
 
 Works with ArviZ 0.2x (InferenceData) and with ArviZ 1.x (DataTree).
 """
@@ -33,27 +33,20 @@ def effective_sample_size(x: NDArray[np.floating]) -> float:
     """
     if x.shape[1] < 4 or np.ptp(x) == 0:
         return float("nan")
-    return _number(_statistic("ess", x, "mean"))
-
-
-def split_rhat(x: NDArray[np.floating]) -> float:
-    """Split R-hat of ``x``, shape (chain, draw).
-
-    NaN where x is constant or there is one chain, infinite where no chain ever moves.
-    """
-    if len(x) < 2 or x.shape[1] < 4 or np.ptp(x) == 0:
-        return float("nan")
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move: infinite
-        return _number(_statistic("rhat", x, "split"))
-
-
-def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
-    x = np.ascontiguousarray(x, dtype=float)
     arviz, modern = _arviz()
-    if modern:
-        function = getattr(arviz, name)
-        return function(x, chain_axis=0, draw_axis=1, method=method)
-    return getattr(arviz, name)(x, method=method)
+    axes = {"chain_axis": 0, "draw_axis": 1} if modern else {}
+    return _number(arviz.ess(np.ascontiguousarray(x, dtype=float), method="mean", **axes))
+
+
+def _from_dict(
+    groups: Mapping[str, Mapping[str, Any]],
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree."""
+    arviz, modern = _arviz()
+    axes = {"coords": coords or {}, "dims": dims or {}}
+    return arviz.from_dict(groups, **axes) if modern else arviz.from_dict(**groups, **axes)
 
 
 def _number(value: Any) -> float:
@@ -75,7 +68,6 @@ def to_arviz(
         third: By name, what the axis after (chain, draw) is called; it is numbered from 1.
         axes: By name, what all axes after (chain, draw) are called, and their places.
     """
-    groups = {"posterior": posterior, "sample_stats": sample_stats}
     third = third or {}
     coords = {axis: np.arange(posterior[name].shape[2]) + 1 for name, axis in third.items()}
     dims = {
@@ -85,13 +77,8 @@ def to_arviz(
     for name, places in (axes or {}).items():
         dims[name] = list(places)
         coords |= {axis: np.asarray(x) for axis, x in places.items()}
-    arviz, modern = _arviz()
-    if modern:
-        tree = arviz.from_dict(groups, coords=coords, dims=dims)
-        tree["posterior"].attrs.update(attributes)
-        return tree
-    data = arviz.from_dict(posterior=posterior, sample_stats=sample_stats, coords=coords, dims=dims)
-    data.posterior.attrs.update(attributes)
+    data = _from_dict({"posterior": posterior, "sample_stats": sample_stats}, coords, dims)
+    data["posterior"].attrs.update(attributes)
     return data
 
 
@@ -115,10 +102,7 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
         for name, each in pointwise.items():
             loglik = {"data": np.asarray(each, dtype=float)[None]}
             posterior = {"draw_number": np.arange(len(each), dtype=float)[None]}
-            if modern:
-                data = arviz.from_dict({"posterior": posterior, "log_likelihood": loglik})
-            else:
-                data = arviz.from_dict(posterior=posterior, log_likelihood=loglik)
+            data = _from_dict({"posterior": posterior, "log_likelihood": loglik})
             found[name] = arviz.loo(data, pointwise=True, reff=1.0)
         if len(found) > 1:
             weights = dict(arviz.compare(found, method="stacking")["weight"])
@@ -139,12 +123,9 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
 
 def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
     """Groups of arrays, each of shape (draw, ...), as InferenceData or DataTree with one chain."""
-    whole: dict[str, Any] = {
-        group: {name: np.asarray(x)[None] for name, x in arrays.items()}
-        for group, arrays in found.items()
-    }
-    arviz, modern = _arviz()
-    return arviz.from_dict(whole) if modern else arviz.from_dict(**whole)
+    return _from_dict(
+        {group: {k: np.asarray(x)[None] for k, x in each.items()} for group, each in found.items()}
+    )
 
 
 def predictions(
@@ -161,10 +142,7 @@ def predictions(
     fitting = {
         k: v for k, v in named.items() if len(v) == whole[k].ndim - 2 and not set(v) & set(whole)
     }
-    arviz, modern = _arviz()
-    if modern:
-        return arviz.from_dict({"posterior_predictive": whole}, dims=fitting)
-    return arviz.from_dict(posterior_predictive=whole, dims=fitting)
+    return _from_dict({"posterior_predictive": whole}, dims=fitting)
 
 
 def picture(kind: str, series: Mapping[str, NDArray[Any]]) -> Any:
@@ -183,9 +161,10 @@ def picture(kind: str, series: Mapping[str, NDArray[Any]]) -> Any:
     draw = getattr(arviz, f"plot_{kind}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what ArviZ 0.2x says of matplotlib's changes
+        data = _from_dict({"posterior": dict(series)})
         if modern:
-            return draw(arviz.from_dict({"posterior": dict(series)}), backend="matplotlib")
-        drawn = draw(arviz.from_dict(posterior=dict(series)), **_options(kind, len(series)))
+            return draw(data, backend="matplotlib")
+        drawn = draw(data, **_options(kind, len(series)))
     figure_of(drawn).set_layout_engine("constrained")  # else titles lie on the numbers above
     return drawn
 
