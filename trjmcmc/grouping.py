@@ -26,8 +26,6 @@ def apply_by_group(
     functions: Sequence[RowFunction],
     x: Tensor,
     anchors: Tensor,
-    *,
-    dense: bool | None = None,
 ) -> tuple[Tensor, ...]:
     """Send row i of ``x`` through ``functions[group[i]]``.
 
@@ -41,16 +39,13 @@ def apply_by_group(
             the same number and trailing shapes for all functions.
         x: Rows, shape (C, D).
         anchors: For each group a row at which its function is finite, shape (len(functions), D).
-        dense: Force the second way (True) or the first (False).
 
     Returns:
         The outputs, in the order of the rows.
     """
     if len(functions) == 1:
         return functions[0](x)
-    if dense is None:
-        dense = not on_host(x)
-    if dense:
+    if not on_host(x):
         return _apply_dense(group, functions, x, anchors)
     sizes = torch.bincount(group, minlength=len(functions)).tolist()
     if max(sizes) == len(x):  # all of one group, or no rows

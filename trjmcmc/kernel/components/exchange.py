@@ -60,7 +60,6 @@ class ComponentExchange(Kernel):
             likelihood is :class:`~trjmcmc.Additive`, differentiable in the sum.
         kind: Name or position of the kind of components, where there are several.
         pairs: How often so many are exchanged for so many, fewer first, at most two.
-        name: Shown in tables, with the kind where there are several.
 
     Raises:
         ConfigurationError: Another space or likelihood, components that are not exchangeable, a
@@ -92,7 +91,6 @@ class ComponentExchange(Kernel):
         kind: Components | int | str | None = None,
         *,
         pairs: Mapping[tuple[int, int], int] | None = None,
-        name: str = "exchange",
     ) -> None:
         often = PAIRS if pairs is None else pairs
         if any(n < 0 or not 0 <= a <= b or not 1 <= b <= 2 for (a, b), n in often.items()):
@@ -101,7 +99,7 @@ class ComponentExchange(Kernel):
             )
         self.target, self.components = target, components(target, kind)
         parts = self.components
-        self.name, low, high = parts.named(name), parts.kind.min, parts.kind.max
+        self.name, low, high = parts.named("exchange"), parts.kind.min, parts.kind.max
         possible = {p: n for p, n in often.items() if p[1] <= high and p[1] - p[0] <= high - low}
         self.pairs = [pair for pair, n in possible.items() for _ in range(n)]
         if not self.pairs:

@@ -26,11 +26,9 @@ class SharedWalk(Kernel):
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
-        lengths: Range of the step in units of the spread.
-        name: Shown in tables.
 
     Raises:
-        ConfigurationError: Nothing is shared; lengths that are not positive.
+        ConfigurationError: Nothing is shared.
 
     Source:
         Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
@@ -41,22 +39,16 @@ class SharedWalk(Kernel):
         [0]
     """
 
-    within = True
+    name, within = "shared walk", True
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        lengths: tuple[float, float] = LENGTHS,
-        name: str = "shared walk",
-    ) -> None:
+    def __init__(self, target: Target) -> None:
         space = target.space
         self.slots = (space.slot_item == space.n_items).nonzero()[:, 0]
         if not space.counts or not len(self.slots):
             raise ConfigurationError("shared walk: the components of this target share nothing")
-        self.target, self.name = target, name
-        self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
-        self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
+        self.target = target
+        self.steps = LogUniformSteps(prior_units(target)[1][self.slots], LENGTHS)
+        self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), LENGTHS)
         self._spread = Spread(self.steps.scale)
         self.around = Around(target.periodic_slots[self.slots])
         parts = components_of(target)
