@@ -15,7 +15,7 @@ from .components.exchange import ComponentExchange
 from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
-from .compose import Cycle, DelayedRejection, MixtureKernel
+from .compose import Cycle, MixtureKernel
 from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
@@ -42,7 +42,6 @@ __all__ = [
     "ComponentWalk",
     "CrankNicolson",
     "Cycle",
-    "DelayedRejection",
     "EdgeReversal",
     "Fixed",
     "GraphDraws",

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import copy
-import math
 from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
-from torch import Tensor
 
 from ..errors import ConfigurationError
 from ..rng import host_number
-from .base import Info, Kernel, State, accept
-from .between.jump import Jump
+from .base import Info, Kernel, State
 from .proposal.base import check_weights
 
 
@@ -140,72 +137,3 @@ class MixtureKernel(Kernel):
         found = copy.copy(self)
         found.kernels = kernels
         return found
-
-
-class DelayedRejection(Kernel):
-    r"""A second jump from where a first was rejected, bolder or more careful.
-
-    With the first jump's random numbers omega kept, let alpha_1(y | omega) be the chance that
-    the first jump would be accepted from y. The second proposal y is accepted with
-    probability min(1, r (1 - alpha_1(y | omega)) / (1 - alpha_1(x | omega))), where r is its
-    own ratio: what is accepted at the second stage must have been refused at the first, there
-    and back.
-
-    Arguments:
-        first: A jump.
-        second: Another through the same map.
-
-    Raises:
-        ConfigurationError: The jumps have different maps, or one whose spare slots move.
-
-    Source:
-        Tierney & Mira (1999),
-        https://doi.org/10.1002/(SICI)1097-0258(19990915/30)18:17/18<2507::AID-SIM272>3.0.CO;2-J;
-        across dimensions: Green & Mira (2001), https://doi.org/10.1093/biomet/88.4.1035
-
-    Example:
-        >>> from trjmcmc import problems
-        >>> from trjmcmc.kernel import Fixed, Jump
-        >>> target = problems.sinh_arcsinh()
-        >>> flow = problems.SinhArcsinhMap(target.space)
-        >>> bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0)
-        >>> careful = Jump(target, flow, Fixed(target.space, other=True), name="careful")
-        >>> DelayedRejection(bold, careful).between
-        True
-    """
-
-    name = "delayed rejection"
-
-    def __init__(self, first: Jump, second: Jump) -> None:
-        if not isinstance(first, Jump) or not isinstance(second, Jump):
-            raise ConfigurationError("DelayedRejection: expected two jumps, trj.kernel.Jump")
-        if first.transport is not second.transport or not first.transport.spares_pass:
-            raise ConfigurationError(
-                "DelayedRejection: both jumps must go through one map that passes spare coordinates"
-            )
-        self.first, self.second = first, second
-        self.between = first.between or second.between
-        self.within = first.within or second.within
-
-    def parts(self) -> list[Kernel]:
-        return [self.first, self.second]
-
-    def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        state = self.first.locate(state, generator)
-        again = torch.Generator(generator.device)
-        again.set_state(generator.get_state())
-        proposed, log_ratio = self.first.propose(state, generator)
-        after, first = accept(self.first.name, state, proposed, log_ratio, generator)
-        accepted = first[0].accepted
-        second, second_ratio = self.second.propose(state, generator)
-        _, ghost_ratio = self.first.propose(second, again)  # the same random numbers from there
-        second_ratio = second_ratio + _log_refused(ghost_ratio) - _log_refused(log_ratio)
-        second_ratio = torch.where(accepted, -math.inf, second_ratio)
-        after, infos = accept(self.second.name, after, second, second_ratio, generator)
-        return after, first + infos
-
-
-def _log_refused(log_ratio: Tensor) -> Tensor:
-    """Log chance that a proposal is refused; a proposal of no density always is."""
-    taken = log_ratio.nan_to_num(-math.inf, math.inf, -math.inf).double().clamp(max=0).exp()
-    return torch.log1p(-taken)
