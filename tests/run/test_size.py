@@ -58,8 +58,8 @@ def lines_of(path):
 @pytest.mark.parametrize(
     ("target", "functions", "files"),
     [
-        (trj.problems.sinh_arcsinh, 725, 95),
-        (lambda: graphs.target(graphs.bge(torch.eye(5).repeat(12, 1))), 412, 66),
+        (trj.problems.sinh_arcsinh, 703, 93),
+        (lambda: graphs.target(graphs.bge(torch.eye(5).repeat(12, 1))), 387, 64),
     ],
     ids=["list", "graphs"],
 )
