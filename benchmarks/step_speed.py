@@ -1,17 +1,16 @@
-"""Steps a second of the moves that default runs make: plain, captured, and of another version.
+"""Steps per second of the moves that default runs make, and of another version.
 
-    python -m benchmarks.step_speed                                # plain steps
-    python -m benchmarks.step_speed --way traced --way compiled    # captured ones beside them
-    python -m benchmarks.step_speed --against folder               # a checkout of another version
+    python -m benchmarks.step_speed                                # of this version
+    python -m benchmarks.step_speed --against folder               # and a checkout of another
 
-A step is what a run's loop does: the kernel's step, the counting, the record. Kernels are composed
+A step is what a run's loop does: the kernel's step, and its counting. Kernels are composed
 alike in all versions from moves that version 0.9.0 had: jumps through normals fitted to draws and
 walks (coal mining, robust regression), the moves through Laplace's normals (selection among ten
 columns), births, deaths and walks of pulses, and the standard kernel of a flow (coal mining).
-Each way has a process of its own; they take turns block by block, in another order each round, so
-that what else the machine does slows all of them. One thread, processor time; medians over blocks
-with the slowest and the fastest beside them, and ratios to the base (the other version, or plain
-steps) as medians over rounds.
+Each version has a process of its own; they take turns block by block, in another order each round,
+so that what else the machine does slows all of them. One thread, processor time; medians over
+blocks with the slowest and the fastest beside them, and ratios to the other version
+as medians over rounds.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CHAINS = (1, 16, 256, 4096)
 SECONDS = 0.4  # of processor time a block
 WARM = 30  # steps before the first block
 DRAWS = 4000  # prior draws that normals are fitted to
-BASE = "before"  # the other version
+NOW, BASE = "now", "before"  # this version, and the other
 
 
 def _fitted_normals(target: Any, generator: torch.Generator) -> Any:
@@ -92,37 +91,24 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any, torch.Generator], Any]]
 }
 
 
-def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator, way: str) -> Any:
-    """A function that makes one draw as a run does, and what makes its steps."""
-    from trjmcmc.run.count import Crossings, Tally
-    from trjmcmc.run.stepper import Stepper
+def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator) -> Any:
+    """A function that makes one draw as a run does."""
+    from trjmcmc.run.count import Tally
 
-    few = target.space.size is not None and target.space.size <= 64
-    tally, names = Tally(target), {k.name for k in kernel.parts() if k.between}
-    crossings = Crossings(target, len(state.code), names) if few else None
+    tally = Tally(target)
 
-    def counts(infos: Any) -> Any:
-        return tally.rows(infos), [] if crossings is None else crossings.pairs(infos)
-
-    plain = Stepper(kernel, counts, generator)
-    stepper = plain if way == "plain" else Stepper(kernel, counts, generator, way)
-
-    def draw(by: Any = stepper) -> None:
+    def draw() -> None:
         nonlocal state
-        state, (rows, pairs) = by(state)
-        tally.add_rows(rows)
-        if crossings is not None:
-            crossings.add_pairs(pairs)
+        state, infos = kernel.step(state, generator)
+        tally.add(infos)
 
-    for _ in range(WARM):  # a map that remembers models knows most of them by then
-        draw(plain)
-    return draw, stepper
+    return draw
 
 
 class Bench:
-    """Steps of one case in one way."""
+    """Steps of one case."""
 
-    def __init__(self, case: str, chains: int, way: str) -> None:
+    def __init__(self, case: str, chains: int) -> None:
         make, compose = CASES[case]
         self.target, self.generator = make(), torch.Generator().manual_seed(1)
         target, generator = self.target, self.generator
@@ -130,8 +116,8 @@ class Bench:
         code = target.space.sample_prior(chains, generator)
         with torch.no_grad():
             self.state = trj.kernel.start(target, code, target.sample_prior(code, generator))
-            self.draw, self._stepper = _drawing(target, self.kernel, self.state, generator, way)
-            for _ in range(WARM):
+            self.draw = _drawing(target, self.kernel, self.state, generator)
+            for _ in range(2 * WARM):
                 self.draw()
 
     def rate(self) -> float:
@@ -143,12 +129,8 @@ class Bench:
                 steps += 1
         return steps / gone
 
-    @property
-    def said(self) -> list[str]:
-        return list(self._stepper.said)
 
-
-def work(way: str, threads: int) -> None:
+def work(threads: int) -> None:
     """Answer lines of standard input: a case and a number of chains, or a request for a block."""
     torch.set_num_threads(threads)
     bench: Bench | None = None
@@ -156,9 +138,7 @@ def work(way: str, threads: int) -> None:
         asked = json.loads(line)
         if asked:
             bench = None
-            begun = time.process_time()
-            bench = Bench(*asked, way)
-            answer: Any = {"prepared": time.process_time() - begun, "said": bench.said}
+            bench, answer = Bench(*asked), 0.0
         else:
             assert bench is not None
             answer = bench.rate()
@@ -166,10 +146,10 @@ def work(way: str, threads: int) -> None:
 
 
 class Worker:
-    """A process of its own that makes steps of a checkout in one way."""
+    """A process of its own that makes steps of a checkout."""
 
-    def __init__(self, tree: Path, way: str, threads: int) -> None:
-        command = [sys.executable, __file__, "--worker", way, f"--threads={threads}"]
+    def __init__(self, tree: Path, threads: int) -> None:
+        command = [sys.executable, __file__, "--worker", f"--threads={threads}"]
         numbers = {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": str(threads)}
         self._process = subprocess.Popen(
             command,
@@ -203,15 +183,18 @@ def _ratios(rates: dict[str, list[float]], base: str) -> dict[str, float]:
     }
 
 
-def measured(workers: dict[str, Worker], case: str, chains: int, rounds: int) -> dict[str, Any]:
-    """Rates of all ways, in turns."""
-    told = {way: worker.ask([case, chains]) for way, worker in workers.items()}
+def measured(
+    workers: dict[str, Worker], case: str, chains: int, rounds: int
+) -> dict[str, list[float]]:
+    """Rates of all versions, in turns."""
+    for worker in workers.values():
+        worker.ask([case, chains])
     rates: dict[str, list[float]] = {way: [] for way in workers}
     names = list(workers)
     for i in range(rounds):
         for way in names[i % len(names) :] + names[: i % len(names)]:
             rates[way].append(workers[way].ask(None))
-    return {"rates": rates, "told": told}
+    return rates
 
 
 def main() -> None:
@@ -222,32 +205,28 @@ def main() -> None:
     )
     parser.add_argument("--case", choices=list(CASES), action="append", help="all if omitted")
     parser.add_argument("--chains", type=int, action="append", help="1, 16, 256, 4096 if omitted")
-    parser.add_argument("--way", choices=("traced", "compiled"), action="append", default=[])
     parser.add_argument("--against", type=Path, help="checkout of another version")
     parser.add_argument("--rounds", type=int, default=7, help="blocks of each way")
     parser.add_argument("--threads", type=int, default=1, help="of torch")
     parser.add_argument("--output", type=Path, help="a JSON file")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        work(options.worker, options.threads)
+        work(options.threads)
         return
     here = Path(__file__).resolve().parent.parent
-    trees = dict.fromkeys(("plain", *options.way), here)
+    trees = {NOW: here}
     if options.against:
         trees[BASE] = options.against.resolve()
-    base = BASE if options.against else "plain"
-    workers = {
-        name: Worker(tree, "plain" if name == BASE else name, options.threads)
-        for name, tree in trees.items()
-    }
+    base = BASE if options.against else NOW
+    workers = {name: Worker(tree, options.threads) for name, tree in trees.items()}
     seen: dict[str, Any] = {}
     gains: dict[int, dict[str, list[float]]] = {}
     for chains in options.chains or CHAINS:
         for case in options.case or CASES:
-            found = measured(workers, case, chains, options.rounds)
-            rates, ratios = found["rates"], _ratios(found["rates"], base)
-            seen[f"{case}, {chains}"] = found | {"ratios": ratios}
+            rates = measured(workers, case, chains, options.rounds)
+            ratios = _ratios(rates, base)
+            seen[f"{case}, {chains}"] = {"rates": rates, "ratios": ratios}
             row = [
                 f"{way} {statistics.median(x):.4g} ({min(x):.4g} to {max(x):.4g})"
                 + (f" x{ratios[way]:.2f}" if way in ratios else "")

@@ -16,7 +16,6 @@ from trjmcmc.kernel import (
     ComponentWalk,
     CrankNicolson,
     Cycle,
-    DelayedRejection,
     Fixed,
     IndependenceJump,
     Jump,
@@ -82,11 +81,6 @@ def fitted_normals(target):
     return gaussian_mixture(target.space, pool, torch.Generator().manual_seed(1), components=3)
 
 
-def bold_then_careful(target, flow):
-    bold = Jump(target, flow, Fixed(target.space, other=True), rho=0.0, name="bold")
-    return DelayedRejection(bold, Jump(target, flow, Fixed(target.space), rho=0.9))
-
-
 # name: function of the target of cases.gaussians that makes the kernel
 KERNELS = {
     "TRJ, rough affine": lambda t: Jump(t, rough_affine(t), Fixed(t.space)),
@@ -131,8 +125,6 @@ KERNELS = {
         rough_flow(t),
         MixtureProposal([Fixed(t.space, torch.tensor([0.3, -0.2, 1.0])), Fixed(t.space)]),
     ),
-    "delayed rejection": lambda t: bold_then_careful(t, rough_flow(t)),
-    "delayed rejection through a mixture": lambda t: bold_then_careful(t, shaken_mixture(t.space)),
     "mixture of kernels": lambda t: MixtureKernel(
         [Jump(t, rough_flow(t), Fixed(t.space)), RandomWalk(t), HMC(t, leaps=2)], [0.5, 0.2, 0.3]
     ),

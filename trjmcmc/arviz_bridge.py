@@ -33,25 +33,20 @@ def effective_sample_size(x: NDArray[np.floating]) -> float:
     """
     if x.shape[1] < 4 or np.ptp(x) == 0:
         return float("nan")
-    return _number(_statistic("ess", x, "mean"))
-
-
-def split_rhat(x: NDArray[np.floating]) -> float:
-    """Split R-hat of ``x``, shape (chain, draw).
-
-    NaN where x is constant or there is one chain, infinite where no chain ever moves.
-    """
-    if len(x) < 2 or x.shape[1] < 4 or np.ptp(x) == 0:
-        return float("nan")
-    with np.errstate(divide="ignore", invalid="ignore"):  # chains that never move: infinite
-        return _number(_statistic("rhat", x, "split"))
-
-
-def _statistic(name: str, x: NDArray[np.floating], method: str) -> Any:
-    x = np.ascontiguousarray(x, dtype=float)
     arviz, modern = _arviz()
     axes = {"chain_axis": 0, "draw_axis": 1} if modern else {}
-    return getattr(arviz, name)(x, method=method, **axes)
+    return _number(arviz.ess(np.ascontiguousarray(x, dtype=float), method="mean", **axes))
+
+
+def _from_dict(
+    groups: Mapping[str, Mapping[str, Any]],
+    coords: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Sequence[str]] | None = None,
+) -> Any:
+    """Groups of arrays with leading axes (chain, draw) as InferenceData or DataTree."""
+    arviz, modern = _arviz()
+    axes = {"coords": coords or {}, "dims": dims or {}}
+    return arviz.from_dict(groups, **axes) if modern else arviz.from_dict(**groups, **axes)
 
 
 def _number(value: Any) -> float:
@@ -96,11 +91,6 @@ def to_arviz(
     return data
 
 
-def _from_dict(groups: dict[str, Any], **axes: Any) -> Any:
-    arviz, modern = _arviz()
-    return arviz.from_dict(groups, **axes) if modern else arviz.from_dict(**groups, **axes)
-
-
 def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
     """Pareto-smoothed leave-one-out of each model, and the weights of stacking.
 
@@ -142,11 +132,9 @@ def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
 
 def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:
     """Groups of arrays, each of shape (draw, ...), as InferenceData or DataTree with one chain."""
-    whole: dict[str, Any] = {
-        group: {name: np.asarray(x)[None] for name, x in arrays.items()}
-        for group, arrays in found.items()
-    }
-    return _from_dict(whole)
+    return _from_dict(
+        {group: {k: np.asarray(x)[None] for k, x in each.items()} for group, each in found.items()}
+    )
 
 
 def predictions(

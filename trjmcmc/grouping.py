@@ -8,20 +8,16 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .tape import tape_now
-
 RowFunction = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def on_host(x: Tensor) -> bool:
     """Whether looking at a value costs nothing; elsewhere it would be copied and waited for."""
-    return x.device.type == "cpu" and tape_now() is None
+    return x.device.type == "cpu"
 
 
 def surely(condition: Tensor) -> bool:
     """Whether all of a condition holds, if that costs nothing to know; False if it does."""
-    if (tape := tape_now()) is not None:
-        return tape.surely(condition)
     return on_host(condition) and bool(condition.all())
 
 
@@ -30,8 +26,6 @@ def apply_by_group(
     functions: Sequence[RowFunction],
     x: Tensor,
     anchors: Tensor,
-    *,
-    dense: bool | None = None,
 ) -> tuple[Tensor, ...]:
     """Send row i of ``x`` through ``functions[group[i]]``.
 
@@ -45,18 +39,13 @@ def apply_by_group(
             the same number and trailing shapes for all functions.
         x: Rows, shape (C, D).
         anchors: For each group a row at which its function is finite, shape (len(functions), D).
-        dense: Force the second way (True) or the first (False).
 
     Returns:
         The outputs, in the order of the rows.
     """
     if len(functions) == 1:
         return functions[0](x)
-    if (tape := tape_now()) is not None:
-        tape.by_group()
-    if dense is None:
-        dense = not on_host(x)
-    if dense:
+    if not on_host(x):
         return _apply_dense(group, functions, x, anchors)
     sizes = torch.bincount(group, minlength=len(functions)).tolist()
     if max(sizes) == len(x):  # all of one group, or no rows

@@ -10,8 +10,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from .tape import NUMBER, NotCapturable, tape_now
-
 _GLOBAL = threading.RLock()  # whoever seeds the global generator; threads share it
 
 
@@ -21,10 +19,6 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
 
     Other threads that want to wait until then: they would draw each other's numbers.
     """
-    if (tape := tape_now()) is not None:
-        with tape.section(seed, host_number):
-            yield
-        return
     cuda = device is not None and device.type == "cuda"
     with _GLOBAL, torch.random.fork_rng(devices=[device] if cuda else []):
         torch.default_generator.manual_seed(seed)
@@ -56,28 +50,11 @@ def host_number(generator: torch.Generator) -> int:
         >>> host_number(g) == host_number(g), host_number(g.manual_seed(0)) < 2**62
         (False, True)
     """
-    if tape_now() is not None:
-        return NUMBER
     if generator.device.type == "cpu":
         return int(torch.randint(2**62, (), generator=generator))
     state = generator.get_state().numpy().tobytes()
     torch.rand((), generator=generator, device=generator.device)
     return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "little") >> 2
-
-
-def host_choice(generator: torch.Generator) -> int:
-    """:func:`host_number`, by which something is decided for all chains.
-
-    Raises:
-        NotCapturable: A tape is on: what is traced would be decided so for good.
-
-    Example:
-        >>> 0 <= host_choice(torch.Generator().manual_seed(0)) < 2**62
-        True
-    """
-    if tape_now() is not None:
-        raise NotCapturable("it decides something for all chains by a random number")
-    return host_number(generator)
 
 
 def host_order(n: int, generator: torch.Generator) -> list[int]:

@@ -165,8 +165,6 @@ def test_what_does_not_fit_is_refused():
     target = toys.silent_components(False)
     with pytest.raises(ConfigurationError, match="prior_share"):
         ComponentBirthDeath(target, prior_share=0.0)
-    with pytest.raises(ConfigurationError, match="lengths"):
-        ComponentWalk(target, lengths=(0.0, 1.0))
     with pytest.raises(ConfigurationError, match="pass it to a Target"):
         trj.Additive(lambda p: p["a"], lambda t, p: t)({"a": torch.zeros(2, 3)}, torch.ones(2, 3))
     shape = trj.Additive(lambda p: p["a"].sum(), lambda t, p: t)

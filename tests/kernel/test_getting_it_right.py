@@ -21,7 +21,6 @@ from trjmcmc.kernel import (
     ComponentWalk,
     CrankNicolson,
     Cycle,
-    DelayedRejection,
     Fixed,
     IndependenceJump,
     Jump,
@@ -111,14 +110,6 @@ def marginals(target):
     return Marginals.fitted(target.space, *prior_draws(target), 2, generator)
 
 
-def two_jumps(target):
-    through = flow(target)
-    return DelayedRejection(
-        Jump(target, through, Fixed(target.space, other=True), rho=0.0, name="bold"),
-        Jump(target, through, Neighbours(target.space), rho=0.9),
-    )
-
-
 KERNELS = {
     "jump": lambda t: Jump(t, flow(t), Fixed(t.space, other=True), rho=0.8),
     "jump through fitted normals": lambda t: Jump(t, fitted_normals(t), Neighbours(t.space)),
@@ -127,7 +118,6 @@ KERNELS = {
         flow(t),
         MixtureProposal([Fixed(t.space, CHANCES), Fixed(t.space)], [0.7, 0.3]),
     ),
-    "delayed rejection": two_jumps,
     "birth-death": lambda t: BirthDeath(t, Neighbours(t.space)),
     "births by marginals, new values": lambda t: Cycle(
         [MarginalJump(t, marginals(t), Neighbours(t.space)), MarginalRefresh(t, marginals(t))]
@@ -167,7 +157,7 @@ def simulate(kernel, joint, generator):
 # inside a model by values and by gradients, and component by component. The
 # others differ from these in their ratios only, which test_kernel.py and test_components.py check
 # on data that stay as they are.
-REPRESENTATIVES = {"jump", "delayed rejection", "birth-death", "HMC", "components"}
+REPRESENTATIVES = {"jump", "birth-death", "HMC", "components"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from trjmcmc.kernel import (
     GraphWalk,
     LayerGibbs,
     Neighbours,
-    ParallelTempering,
     ParentGibbs,
     start,
 )
@@ -278,28 +277,6 @@ def test_at_a_power_the_tempered_posterior_is_invariant(move):
         p = tempered.log_joint(code, torch.zeros(25, 0).double()).softmax(0)
         matrix = MATRICES[move](tempered, code)
         torch.testing.assert_close(p @ matrix, p, atol=1e-12, rtol=0)
-    tempered.temper(torch.tensor([0.3, 1.0]).repeat(25))  # each row at its own
-    rows = code.repeat_interleave(2, 0)
-    near = GraphWalk(tempered)._near(rows)
-    each = [GraphWalk(Tempered(target, b))._near(code).gain for b in (0.3, 1.0)]
-    real = near.log_weight[::2] > -math.inf
-    torch.testing.assert_close(near.gain[::2][real], each[0][real])
-    torch.testing.assert_close(near.gain[1::2][real], each[1][real])
-
-
-@pytest.mark.whole
-def test_replicas_of_graphs_at_lower_powers(generator):
-    target, code, p = problem()
-    kernel = ParallelTempering(target, moves, torch.tensor([1.0, 0.5, 0.0]))
-    n = 4000
-    state = start(target, torch.zeros(n, 3, dtype=torch.long), torch.zeros(n, 0).double())
-    for _ in range(15):
-        state, _ = kernel.step(state, generator)
-    counts = torch.bincount(target.space.index(state.code), minlength=25).double()
-    assert float(((counts - n * p) / (n * p * (1 - p)).sqrt()).abs().max()) < limit(25)
-    value, error = kernel.log_evidence(state)
-    exact = float(target.log_joint(code, torch.zeros(25, 0).double()).logsumexp(0))
-    assert abs(value - exact) < 5 * error < 0.5
 
 
 def test_other_targets_are_refused():

@@ -10,7 +10,7 @@ import trjmcmc as trj
 from tests import cases, toys
 from tests.battery import Case, is_caught, stays_exact
 from tests.cases import frequencies, from_prior
-from tests.kernels import KERNELS, bold_then_careful, rough_normal, rough_realnvp
+from tests.kernels import KERNELS, rough_normal, rough_realnvp
 from tests.maps import MovesSpares, NoJacobian, rough_affine, rough_flow
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.estimate import autocorrelation_time
@@ -18,7 +18,6 @@ from trjmcmc.kernel import (
     HMC,
     BirthDeath,
     Cycle,
-    DelayedRejection,
     Fixed,
     IndependenceJump,
     Jump,
@@ -98,11 +97,6 @@ WRONG = {  # name: (kernel, what goes wrong in its ratio)
             MixtureProposal([Fixed(t.space, torch.tensor([0.0, 2.0, -2.0])), Fixed(t.space)]),
         ),
         lambda s, p, r: log_weight(p) - log_weight(s),
-    ),
-    "delayed rejection": (
-        lambda t: bold_then_careful(t, rough_affine(t, 0.65)),
-        # the chance to be refused at the first stage, there and back, with the wrong sign
-        lambda s, p, r: torch.where(r > -math.inf, 2 * (log_weight(p) - log_weight(s)) - r, r),
     ),
 }
 
@@ -344,10 +338,6 @@ def test_points_outside_the_support_are_rejected_and_nan_is_never_accepted(gener
         (lambda t, f: MixtureKernel([RandomWalk(t)] * 2, [1.0]), "expected 2 probabilities"),
         (lambda t, f: HMC(t, leaps=0), "leaps >= 1"),
         (lambda t, f: HMC(t, metric="full"), "expected one of"),
-        (
-            lambda t, f: DelayedRejection(Jump(t, f), Jump(t, Identity(t.space))),
-            "through one map",
-        ),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(make, message):

@@ -16,9 +16,6 @@ from trjmcmc.kernel import (
     HMC,
     BirthDeath,
     BlockGibbs,
-    ComponentBirthDeath,
-    ComponentExchange,
-    ComponentWalk,
     CrankNicolson,
     Cycle,
     EdgeReversal,
@@ -28,7 +25,6 @@ from trjmcmc.kernel import (
     LayerGibbs,
     MixtureKernel,
     Neighbours,
-    ParallelTempering,
     ParentGibbs,
     RandomWalk,
     SplitMerge,
@@ -40,7 +36,6 @@ from trjmcmc.kernel.graphs.families import FamilyJump, FamilyRefresh
 from trjmcmc.run.count import Crossings, Tally
 
 CHAINS, STEPS = 12, 2
-POWERS = torch.tensor([1.0, 0.4, 0.05, 0.0])
 
 
 def on(make_target, make, place=from_prior):
@@ -57,13 +52,6 @@ def of_families(make):
         return problem.target, make(problem), lambda n, g: problem.state
 
     return built
-
-
-def ladder(make_target, *moves, powers=POWERS):
-    return on(
-        make_target,
-        lambda t: ParallelTempering(t, lambda t: Cycle([move(t) for move in moves]), powers),
-    )
 
 
 def through_order(target):
@@ -106,8 +94,6 @@ BATTERY = {
     "increasing vectors": on(
         sum_of_three, lambda t: Cycle([BirthDeath(t, Fixed(t.space)), RandomWalk(t), HMC(t)])
     ),
-    "ladder to the prior": ladder(toys.waves, ComponentBirthDeath, ComponentWalk),
-    "ladder of exchanges": ladder(toys.waves, ComponentExchange, ComponentWalk, powers=POWERS[:3]),
     "splits of vectors": on(toys.vectors, SplitMerge),
     "units in turn, or births": on(
         toys.conjugate_subsets,
@@ -137,8 +123,6 @@ OTHER_NUMBERS = {
     "mixture of kernels",
     "units in turn, or births",
     "blocks of units",
-    "ladder to the prior",
-    "ladder of exchanges",
     "exchange, one more",
     "exchange of two",
     "exchange of amplitudes",
@@ -178,7 +162,7 @@ def counted_steps(target, kernel, state, generator, device=None, steps=STEPS):
         state, infos = kernel.step(state, generator)
         tally.add(infos)
         if crossings:
-            crossings.add_pairs(crossings.pairs(infos))
+            crossings.add(infos)
     return state
 
 

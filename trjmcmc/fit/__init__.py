@@ -5,7 +5,7 @@ from ..pilot.audit import tempered_draws
 from .objective import ForwardKL, Objective
 from .pathfinder import Pathfinder, pathfinder
 from .reverse import ReverseKL
-from .stein import SquaredExponential, SteinParticles, svgd
+from .stein import SquaredExponential
 from .trace import FitTrace
 from .train import train
 
@@ -17,9 +17,7 @@ __all__ = [
     "Pool",
     "ReverseKL",
     "SquaredExponential",
-    "SteinParticles",
     "pathfinder",
-    "svgd",
     "tempered_draws",
     "train",
 ]

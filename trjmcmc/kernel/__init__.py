@@ -15,7 +15,7 @@ from .components.exchange import ComponentExchange
 from .components.shared import SharedWalk
 from .components.split import ComponentSplitMerge
 from .components.walk import ComponentWalk
-from .compose import Cycle, DelayedRejection, MixtureKernel
+from .compose import Cycle, MixtureKernel
 from .graphs.blocks import BlockGibbs
 from .graphs.draws import GraphDraws
 from .graphs.layers import LayerGibbs
@@ -30,7 +30,6 @@ from .proposal.base import IndexProposal, Stay
 from .proposal.fixed import Fixed, Learnt
 from .proposal.mixture import MixtureProposal
 from .proposal.neighbours import Neighbours
-from .tempering import ParallelTempering
 
 __all__ = [
     "HMC",
@@ -43,7 +42,6 @@ __all__ = [
     "ComponentWalk",
     "CrankNicolson",
     "Cycle",
-    "DelayedRejection",
     "EdgeReversal",
     "Fixed",
     "GraphDraws",
@@ -63,7 +61,6 @@ __all__ = [
     "Neighbours",
     "NormalInverseGamma",
     "OrderRefresh",
-    "ParallelTempering",
     "ParentGibbs",
     "Point",
     "ProposalDensity",

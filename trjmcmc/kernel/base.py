@@ -133,13 +133,11 @@ class Kernel(ABC):
         name: Shown in tables of acceptance rates.
         between: Whether it can change the model.
         within: Whether it can move inside a model.
-        alone: Whether no other kernel may move its chains, for its memo is part of their state.
     """
 
     name: str
     between: bool = False
     within: bool = False
-    alone: bool = False
 
     @abstractmethod
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
@@ -178,19 +176,6 @@ class Kernel(ABC):
     def adapted(self) -> dict[str, Any]:
         """What warm-up has set, by name, in plain numbers."""
         return {}
-
-    def seen(self, state: State) -> dict[str, Any]:
-        """What it has seen on the way to a state, by name, in plain numbers or words."""
-        return {}
-
-    def ancestors(self, state: State, known: Tensor) -> Tensor:
-        """The start of each chain as a number, (C,): below 0 of those that have started afresh.
-
-        Arguments:
-            state: Where the kernel has moved the chains.
-            known: The independent draw that each descended from, shape (C,).
-        """
-        return known
 
 
 def start(target: Target, code: Tensor, theta: Tensor) -> State:

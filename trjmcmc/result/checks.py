@@ -19,7 +19,7 @@ from ..doubts.of_chains import (
     slow_tails,
 )
 from ..doubts.of_maps import of_coverage, of_pilot, of_routes
-from ..doubts.of_numbers import of_capture, of_overflows, of_resolution, of_rounding
+from ..doubts.of_numbers import of_overflows, of_resolution, of_rounding
 from ..doubts.of_search import of_limits, of_modes
 from .probabilities import Probabilities
 from .report import RunReport
@@ -73,8 +73,6 @@ def all_doubts(probabilities: Probabilities, report: RunReport) -> list[Doubt]:
         found += of_length(report.missed)
     if space.counts and not known.against:
         found += of_limits(space, probabilities.of_counts())
-    if report.off_target:
-        found += of_capture(report.off_target)
     found += of_rounding(draws.log_joint, report.rounding)
     if report.overflows:
         found += of_overflows(report.overflows, report.evaluations)

@@ -106,10 +106,6 @@ class RunReport:
         rounding: Models whose log densities rounding changed before sampling, and by how much.
         unresolved: What float64 does not resolve, by the pilot run and the chains' starts.
         start: How far off the points were that chains were started at; None of others.
-        off_target: Of captured steps, how many draws have other log joints than the target gives
-            them; empty if none has.
-        captured: By kernel, whether its steps were traced or compiled and what that gained, or
-            why not; empty where it was not asked for.
         draws_asked: Kept draws per chain that were asked for; None for as many as come.
         judged: How the run stands by its own rule; None of draws of other origin.
         unaudited: Whether evidences go through a map that was given, or trained on its own draws,
@@ -135,8 +131,6 @@ class RunReport:
     rounding: str = ""
     unresolved: str = ""
     start: Started | None = None
-    off_target: str = ""
-    captured: tuple[str, ...] = ()
     draws_asked: int | None = None
     judged: Judged | None = None
     unaudited: bool = False
@@ -178,7 +172,6 @@ class RunReport:
             known = {where: rate[where] for where in ("between", "within") if rate[where] >= 0}
             moves = ", ".join(f"{r:.2%} {where} models" for where, r in known.items())
             lines.append(f"  {name}: accepted {moves}")
-        lines += [f"  {line}" for line in self.captured]
         if self.out_of_time and self.draws_asked is not None:
             lines.append(f"max_seconds ended the run before {self.draws_asked} draws per chain")
         lines += [f"in float64: {self.precision}"] if self.precision else []

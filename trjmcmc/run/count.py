@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,24 +12,7 @@ from ..grouping import surely
 from ..kernel.base import Info
 from ..target.target import Target
 
-Pair = tuple[Tensor, Tensor, Tensor]  # of a jump: places in two tables, and its chance
-
-
-class Rows(NamedTuple):
-    """What one accept/reject step of all chains adds to a tally.
-
-    Attributes:
-        kernel: Name of the kernel.
-        chains: Number of chains.
-        sums: Proposals between models, acceptances, acceptances between models, shape (3,).
-        bad: Where densities were not defined, (C,), and code and coordinates of the first such
-            proposal; None where there is none.
-    """
-
-    kernel: str
-    chains: int
-    sums: Tensor
-    bad: tuple[Tensor, Tensor, Tensor] | None
+Counted = tuple[str, int, Tensor]  # a kernel, its chain-steps, and what :func:`_sums` adds up
 
 
 class Tally:
@@ -48,32 +30,28 @@ class Tally:
 
     def add(self, infos: list[Info]) -> None:
         """Count one step of all chains; no copy to the host."""
-        self.add_rows(self.rows(infos))
+        for info in infos:
+            self.add_counted([(info.kernel, len(info.accepted), _sums(info))])
+            proposed = info.proposed
+            fine = proposed.log_joint < math.inf  # false for NaN too
+            if surely(fine):
+                continue
+            first = (~fine).int().argmax(0, keepdim=True)  # a 0-dim index would be copied
+            code, theta = proposed.code[first], proposed.theta[first]
+            if self._bad is not None:
+                before = self._undefined > 0
+                code = torch.where(before, self._bad[0], code)
+                theta = torch.where(before, self._bad[1], theta)
+            self._bad = code, theta
+            self._undefined = self._undefined + (~fine).sum()
 
-    @staticmethod
-    def rows(infos: list[Info]) -> list[Rows]:
-        """What a step adds, a function of its argument."""
-        return [_rows(info) for info in infos]
-
-    def add_rows(self, rows: list[Rows]) -> None:
-        """Add what a step adds."""
-        for kernel, chains, sums, bad in rows:
+    def add_counted(self, counted: list[Counted]) -> None:
+        """Add what another tally has counted."""
+        for kernel, chains, sums in counted:
             if kernel not in self._sums:
                 self._steps[kernel], self._sums[kernel] = 0, torch.zeros_like(sums)
             self._steps[kernel] += chains
             self._sums[kernel] += sums
-            if bad is None:
-                continue
-            undefined, *here = bad
-            if self._bad is None:
-                self._bad = here[0], here[1]
-            else:
-                before = self._undefined > 0
-                self._bad = (
-                    torch.where(before, self._bad[0], here[0]),
-                    torch.where(before, self._bad[1], here[1]),
-                )
-            self._undefined = self._undefined + undefined.sum()
 
     def check(self) -> None:
         """Raise if any proposal so far had a NaN or infinite density."""
@@ -94,25 +72,19 @@ class Tally:
             }
         return table
 
-    def counted(self) -> list[Rows]:
+    def counted(self) -> list[Counted]:
         """All that was counted, none of it undefined, for another tally to take."""
-        return [Rows(name, self._steps[name], sums, None) for name, sums in self._sums.items()]
+        return [(name, self._steps[name], sums) for name, sums in self._sums.items()]
 
 
-def _rows(info: Info) -> Rows:
+def _sums(info: Info) -> Tensor:
+    """Proposals between models, acceptances, acceptances between models, shape (3,)."""
     before, proposed, accepted = info.before, info.proposed, info.accepted
     if proposed.code is before.code:
         taken = accepted.sum()
-        sums = torch.stack([torch.zeros_like(taken), taken, torch.zeros_like(taken)])
-    else:
-        between = (proposed.code != before.code).any(-1)
-        sums = torch.stack([between, accepted, between & accepted]).sum(-1)
-    fine = proposed.log_joint < math.inf  # false for NaN too
-    bad = None
-    if not surely(fine):
-        first = (~fine).int().argmax(0, keepdim=True)  # a 0-dim index would be copied to the host
-        bad = ~fine, proposed.code[first], proposed.theta[first]
-    return Rows(info.kernel, len(accepted), sums, bad)
+        return torch.stack([torch.zeros_like(taken), taken, torch.zeros_like(taken)])
+    between = (proposed.code != before.code).any(-1)
+    return torch.stack([between, accepted, between & accepted]).sum(-1)
 
 
 class Crossings:
@@ -139,26 +111,19 @@ class Crossings:
         zeros = torch.zeros(self._most, self._groups, m, m, dtype=torch.float64, device=device)
         self._crossed, self._stays = zeros, zeros.sum(-1)
 
-    def pairs(self, infos: list[Info]) -> list[Pair]:
-        """By jump, place in the table of its model, of its model and the next, and its chance."""
-        found, m = [], self._models
-        for info in infos:
-            if info.kernel in self.names:
-                here = self._group * m + self.space.index(info.before.code)
-                to = here * m + self.space.index(info.proposed.code)
-                found.append((here, to, info.chance))
-        return found
-
-    def add_pairs(self, pairs: list[Pair]) -> None:
-        """Add what :meth:`pairs` says of a step."""
-        part = self._steps // self._span
+    def add(self, infos: list[Info]) -> None:
+        """Count one step of all chains."""
+        part, m = self._steps // self._span, self._models
         if part == self._most > 1:
             self._merge()
             part = self._steps // self._span
         part = min(part, self._most - 1)
-        for here, to, chance in pairs:
-            self._crossed[part].view(-1).index_add_(0, to, chance)
-            self._stays[part].view(-1).index_add_(0, here, self._one)
+        for info in infos:
+            if info.kernel in self.names:
+                here = self._group * m + self.space.index(info.before.code)
+                to = here * m + self.space.index(info.proposed.code)
+                self._crossed[part].view(-1).index_add_(0, to, info.chance)
+                self._stays[part].view(-1).index_add_(0, here, self._one)
         self._steps += 1
 
     def _merge(self) -> None:

@@ -117,17 +117,6 @@ def check_fit(fit: bool | str, space: Space) -> None:
         )
 
 
-def checked_mode(mode: bool | str) -> bool | str:
-    """How steps are captured, refused if it is none of the three.
-
-    Raises:
-        ConfigurationError: It is another.
-    """
-    if mode is not True and mode is not False and mode != "traced":
-        raise ConfigurationError(f'compile: expected False, True or "traced", got {mode!r}')
-    return mode
-
-
 def grid_of(shards: int | None, executor: Any) -> TaskQueue | None:
     """What the user asks, or None of one batch of chains here.
 

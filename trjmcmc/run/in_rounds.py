@@ -27,7 +27,6 @@ from ..result.result import Result
 from ..target.target import Target
 from .aims import Aims
 from .budget import limited
-from .capture import off_target
 from .given import check_counts
 from .knowledge import Knowledge
 from .maps import check_round_trip
@@ -60,10 +59,8 @@ INTERRUPTED_SECONDS = 1.0  # of sampling after that
 
 VI_SHARE = 0.4  # of the time, for a fit by "vi", after which moves are chosen
 
-CHECKED = 2000  # draws of captured steps that are held against the target
-
 ONWARD = (
-    "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards, compile "
+    "a run in rounds goes on as it was: leave chains, warmup, thin, fit, shards "
     "and maps out; start=trj.fit.Pool(*result.raw.flat(), result.raw.log_joint.flatten()) "
     "starts new chains"
 )
@@ -146,7 +143,7 @@ def stated_again(stated: Stated, there: Mapping[str, Any], folder: bool) -> Stat
     same = stated.numbers in {Stated().numbers, was.numbers}
     if not same or (stated.points is not None and not folder):
         raise ConfigurationError(ONWARD)
-    now = {name: getattr(stated, name) for name in ("points", "kernel", "grid", "compile")}
+    now = {name: getattr(stated, name) for name in ("points", "kernel", "grid")}
     return was._replace(**now)
 
 
@@ -418,9 +415,6 @@ class InRounds:
         if aims is not None and aims.rule is None and (words := aims.missed(run)):
             missed = "; ".join(words)
         rounding, unresolved = parted(run.unresolved)
-        off = ""
-        if run.captured is not None and run.captured.captured:
-            off = off_target(target, draws, CHECKED, limit.deadline)
         report = RunReport(
             seconds={**self._known.fitted.seconds, **self._spending.seconds},
             steps=draws.n_draws * draws.thin,
@@ -444,8 +438,6 @@ class InRounds:
             unresolved=unresolved,
             judged=judged(run),
             variational=self._known.variational_answer(draws),
-            captured=() if run.captured is None else tuple(run.captured.said),
-            off_target=off,
         )
         result = made_result(target, draws, report, routes, weights, run.crossings)
         if run.position is not None and run.recipe.stated.grid is None:

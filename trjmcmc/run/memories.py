@@ -34,8 +34,6 @@ def inside(root: object) -> Iterator[object]:
             ahead += list(it.values())[::-1]
         elif isinstance(it, list | tuple):
             ahead += list(it)[::-1]
-        elif type(it) is object:  # a bare owner of memos
-            yield it
         elif isinstance(it, Kernel | nn.Module) or type(it).__module__.startswith("trjmcmc."):
             yield it
             ahead += list(getattr(it, "__dict__", {}).values())[::-1]

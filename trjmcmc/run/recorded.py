@@ -11,14 +11,13 @@ from torch import Tensor
 from ..draws import Draws, Pool
 from ..errors import BudgetError
 from ..estimate.mixing import time_by_memory
-from ..kernel.base import Info, Kernel, State
+from ..kernel.base import Kernel, State
 from ..kernel.compose import Cycle, MixtureKernel
-from .count import Crossings, Pair, Rows, Tally
+from .count import Crossings, Tally
 from .memories import memo_of, place_of
 from .position import Lesson, Position
 from .recipes.base import Known, Moves, Recipe
 from .same import check_pairs
-from .stepper import Stepper
 from .summary import mixing_of
 
 BURN_IN = 4  # a quarter of the record is left out
@@ -45,7 +44,6 @@ class Recorded:
         overflows: Points at which a likelihood was no number, until then.
         tally: Of acceptances since the record began, or since it was put back.
         crossings: Of few models, acceptance probabilities of jumps between these, likewise.
-        stepper: Makes the steps of the frozen kernel, captured where that was asked for.
     """
 
     recipe: Recipe
@@ -59,7 +57,6 @@ class Recorded:
     overflows: int = 0
     tally: Tally = field(init=False)
     crossings: Crossings | None = None
-    stepper: Stepper | None = None
 
     def begin(self, thin: int = 1) -> None:
         """A record of what is drawn from now on, of every ``thin``-th step."""
@@ -77,33 +74,21 @@ class Recorded:
         if self.crossings is None and self.recipe.host.few and self.recipe.host.several:
             names = {k.name for k in kernel.parts() if k.between}
             self.crossings = Crossings(self.recipe.target, len(self.state.code), names)
-        self._kernel, stepper = kernel, self._stepper_of(kernel)
+        self._kernel = kernel
         for ahead in reversed(range(n)):
             if self.recipe.late:
                 break
             try:
-                self.state, (rows, pairs) = stepper(self.state)
+                self.state, infos = kernel.step(self.state, self.recipe.generator)
             except BudgetError:
                 self.recipe.limit.spend()
                 break
-            self.tally.add_rows(rows)
+            self.tally.add(infos)
             if self.crossings is not None:
-                self.crossings.add_pairs(pairs)
+                self.crossings.add(infos)
             self._keep()
             yield ahead
         self.tally.check()
-
-    def _stepper_of(self, kernel: Kernel) -> Stepper:
-        """Makes its steps; the one of before where it was the same."""
-        if self.stepper is None or self.stepper.kernel is not kernel:
-            mode = self.recipe.stated.compile
-            self.stepper = Stepper(kernel, self._counts, self.recipe.generator, mode)
-        return self.stepper
-
-    def _counts(self, infos: list[Info]) -> tuple[list[Rows], list[Pair]]:
-        """What is counted of a step, a function of its argument."""
-        pairs = [] if self.crossings is None else self.crossings.pairs(infos)
-        return self.tally.rows(infos), pairs
 
     @torch.no_grad()
     def warmed(self, kernel: Kernel, n: int) -> Kernel:
@@ -243,8 +228,8 @@ class Recorded:
         return MixtureKernel(kernels, [*self.shares.values()])
 
     def settings(self, kernel: Kernel) -> dict[str, dict[str, float]]:
-        """What a kernel's parts have learned and seen, by their names."""
-        found = {k.name: k.adapted() | k.seen(self.state) for k in kernel.parts()}
+        """What a kernel's parts have learned, by their names."""
+        found = {k.name: k.adapted() for k in kernel.parts()}
         return {name: settings for name, settings in found.items() if settings}
 
     def some(self) -> Pool:

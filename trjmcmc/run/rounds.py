@@ -103,7 +103,6 @@ def looks(
                 acceptance=chains.tally.rates(),
                 crossings=None if chains.crossings is None else chains.crossings.result(),
                 settings=chains.settings(kernel),
-                captured=chains.stepper,
                 in_shards=isinstance(chains, Shards),
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )

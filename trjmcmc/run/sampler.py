@@ -37,7 +37,6 @@ from .given import (
     check_fit,
     check_given,
     check_seconds,
-    checked_mode,
     grid_of,
     weights_maker,
 )
@@ -70,8 +69,6 @@ class TRJSampler:
         dtype: ``torch.float32`` or ``torch.float64``. If omitted the target's, or float32 and,
             where that does not resolve a posterior, float64 (``report.precision`` says why).
         plan: The numbers by which runs are planned, for experts.
-        compile: Capture steps: False; ``"traced"``, which takes seconds; True, traced and compiled,
-            which takes minutes. To rounding draws are the same. Shards make plain steps.
 
     Attributes:
         target, transport: As used, in the precision and on the device asked for.
@@ -106,7 +103,6 @@ class TRJSampler:
         device: str | torch.device | None = None,
         dtype: torch.dtype | None = None,
         plan: Plan | None = None,
-        compile: bool | str = False,  # noqa: A002
     ) -> None:
         check_given(target, dtype, device, seed)
         if plan is not None and not isinstance(plan, Plan):
@@ -117,7 +113,7 @@ class TRJSampler:
         self._left: InRounds | None = None  # of the last run, to go on from
         self._given_seed = seed is not None
         self.seed = secrets.randbits(31) if seed is None else int(seed)
-        self._make, self._compile = (transport, strategy, models), checked_mode(compile)
+        self._make = transport, strategy, models
         self._know(target.to(dtype=dtype, device=device))
 
     def _know(self, target: Target, spending: Spending | None = None) -> None:
@@ -275,7 +271,7 @@ class TRJSampler:
                 for a kernel that is a function of the map, for which False alone does not.
             start: A result, of a file too, to go on from: its chains, moves and draws, which
                 ``draws`` counts; seconds and evaluations count from here. Or points at which chains
-                start: particles of ``trj.graphs.dibs`` or ``trj.fit.svgd``, a
+                start: particles of ``trj.graphs.dibs``, a
                 :class:`~trjmcmc.fit.Pool`, a merged result, a result for ``shards``;
                 ``report.start`` says how far off they were.
             until: ``{"probability": 0.01}``: stop as soon as the standard error of every model's
@@ -333,9 +329,7 @@ class TRJSampler:
                 self._be(saved["seed"], saved["dtype"])
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
-            stated = Stated(
-                chains, warmup or 0, thin, max_evaluations, points, grid=grid, compile=self._compile
-            )
+            stated = Stated(chains, warmup or 0, thin, max_evaluations, points, grid=grid)
             rounds = in_rounds.begin(
                 self._known,
                 self._plan,

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import BudgetError, PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
-from .count import Rows, Tally
+from .count import Counted, Tally
 from .position import Position
 from .recorded import Recorded
 from .shard_work import Done, Failed, Work, moved
@@ -123,8 +123,8 @@ class Shards(Recorded):
             code, theta, log_joint = (torch.cat(x).to(device) for x in zip(*each, strict=True))
             self.record.append(State(code.long(), theta, log_joint))
         self._thin()
-        for rows in counts:
-            self.tally.add_rows(rows)
+        for counted in counts:
+            self.tally.add_counted(counted)
 
     @property
     def random(self) -> Tensor:
@@ -139,7 +139,7 @@ class Shards(Recorded):
 
 def advanced(
     work: Work, place: tuple[Tensor, ...], random: Tensor, n: int, before: int, thin: int
-) -> tuple[tuple[Tensor, ...], Tensor, list[tuple[Tensor, ...]], list[Rows]]:
+) -> tuple[tuple[Tensor, ...], Tensor, list[tuple[Tensor, ...]], list[Counted]]:
     """Some steps of a shard, a function of its arguments.
 
     Arguments:

@@ -58,8 +58,8 @@ def given_starts(target: Target, pool: Pool, chains: int) -> State:
     """
     if not isinstance(pool, Pool):
         raise ConfigurationError(
-            "start: expected particles of trj.graphs.dibs or trj.fit.svgd, a trj.fit.Pool or a "
-            f"result, got {type(pool).__name__}"
+            "start: expected particles of trj.graphs.dibs, a trj.fit.Pool or a result, got "
+            f"{type(pool).__name__}"
         )
     width = target.space.code_width, target.dim
     if (pool.code.shape[1], pool.theta.shape[1]) != width or not len(pool.code):

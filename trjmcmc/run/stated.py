@@ -91,7 +91,6 @@ class Stated(NamedTuple):
         kernel: Makes the kernel of a target, in place of what a recipe has; or None.
         grid: Shards that sample once moves are learned, or None.
         climbs: In search of lost modes, of each model, at least.
-        compile: How steps are captured, as of :class:`~trjmcmc.run.stepper.Stepper`.
     """
 
     chains: int | None = None
@@ -102,7 +101,6 @@ class Stated(NamedTuple):
     kernel: Callable[[Target], Kernel] | None = None
     grid: TaskQueue | None = None
     climbs: int = 0
-    compile: bool | str = False
 
     @property
     def numbers(self) -> tuple[int | None, ...]:

@@ -16,7 +16,6 @@ from ..estimate.visits import rule_of_three
 from .plan import Plan
 from .position import Position
 from .recipes.base import LEAST_CHAINS, Known, Moves, Recipe, Route
-from .stepper import Stepper
 
 JUDGED_CHAINS, JUDGED_DRAWS = 256, 96  # that a look takes: all groups are among these chains
 
@@ -71,7 +70,6 @@ class Run:
         crossings: Of few models, as of :class:`~trjmcmc.Result`, since moves were learned or the
             run was gone on with.
         settings: What moves have learned, by their names.
-        captured: What has made the steps, and says what came of capturing them.
         in_shards: Whether its chains are those of all shards.
     """
 
@@ -99,7 +97,6 @@ class Run:
     acceptance: dict[str, dict[str, float]] = field(default_factory=dict)
     crossings: tuple[Tensor, Tensor] | None = None
     settings: dict[str, dict[str, float]] = field(default_factory=dict)
-    captured: Stepper | None = None
     in_shards: bool = False
 
     def judge(self, error: float) -> None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ..errors import BudgetError
-from ..tape import tape_now
 
 
 class Account:
@@ -47,11 +46,6 @@ class Account:
     def left(self) -> float:
         """Evaluations that the limit leaves, 0 or more; infinite where there is none."""
         return max(0, self.limit - self.evaluations)
-
-    @property
-    def unlimited(self) -> bool:
-        """Whether neither this account nor one beside it has a limit."""
-        return all(account.limit == math.inf for account in self._all())
 
     @contextmanager
     def free(self) -> Iterator[None]:
@@ -90,9 +84,6 @@ class Account:
         self, *, evaluations: int = 0, gradients: int = 0, overflows: Tensor | None = None
     ) -> None:
         """Count what was done, here and in the accounts beside this one."""
-        if (tape := tape_now()) is not None:
-            tape.count(self, evaluations, gradients, overflows)
-            return
         for account in self._all():
             account.evaluations += evaluations
             account.gradients += gradients

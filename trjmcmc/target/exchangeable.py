@@ -361,7 +361,7 @@ class Components:
             rows = again.nonzero()[:, 0]
             code, theta = code[rows], theta[rows]
             fresh = self._added_up(code, theta)
-            right = self.target.at(rows).log_joint(code, theta, fresh[:, 0])
+            right = self.target.log_joint(code, theta, fresh[:, 0])
             return log_joint.index_copy(0, rows, right), total.index_copy(0, rows, fresh)
         fresh = self._added_up(code, theta)
         right = self.target.log_joint(code, theta, fresh[:, 0])

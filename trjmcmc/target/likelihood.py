@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import BlackBoxError, ConfigurationError, ShapeError, TargetError, TRJError
-from ..tape import tape_now
 from .additive import Additive
 from .blackbox import BlackBox, each_kind, point_of, shown
 
@@ -105,7 +104,7 @@ class Likelihood(Called):
 
     Attributes:
         foreign: Whether it is no function of torch.
-        rows: Longest batch; infinite off the CPU. A step that is captured takes whole ones.
+        rows: Longest batch; infinite off the CPU.
     """
 
     rows: float = math.inf
@@ -122,7 +121,7 @@ class Likelihood(Called):
             if len(value) not in {1, n}:
                 self._wrong_shape(value, n)
             return value.expand(n)
-        if n > self.rows and tape_now() is None:
+        if n > self.rows:
             return self._in_pieces(params, n, active)
         value = self._value(params, active)
         if not isinstance(value, Tensor) or value.shape != (n,):

@@ -26,8 +26,6 @@ def in_pieces(method: Callable[..., Values]) -> Callable[..., Values]:
 
     Example:
         >>> class Small:
-        ...     def at(self, rows):
-        ...         return self
         ...     @in_pieces
         ...     def squares(self, code, theta):
         ...         if len(theta) > 3:
@@ -55,7 +53,7 @@ def in_pieces(method: Callable[..., Values]) -> Callable[..., Values]:
         parts = []
         for rows in torch.arange(n, device=theta.device).split(most):
             some = {k: _rows(v, rows, n) for k, v in options.items()}
-            parts.append(evaluated(self.at(rows), code[rows], theta[rows], **some))
+            parts.append(evaluated(self, code[rows], theta[rows], **some))
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))  # type: ignore[return-value]
 
     return evaluated

@@ -237,10 +237,6 @@ class Target(NamedParameters, InWords, Remade, Counted):
         log_joint = log_prior + log_likelihood
         return torch.where(log_prior == -math.inf, log_prior, log_joint)
 
-    def at(self, rows: Tensor) -> Target:
-        """The target of some rows of a batch: itself, unless rows differ in more than the point."""
-        return self
-
     def likelihood_dtype(self, code: Tensor, theta: Tensor) -> torch.dtype | None:
         """Precision of the numbers that a model's likelihood returns; None of a black box.
 

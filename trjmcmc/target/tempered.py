@@ -20,7 +20,7 @@ class Tempered(Target):
 
     Arguments:
         target: The target at power 1; a tempered one is tempered further from its own target.
-        power: Of the likelihood, in [0, 1]; shape (C,) where each row of a batch has its own.
+        power: Of the likelihood, in [0, 1].
 
     Attributes:
         target: The target at power 1.
@@ -38,7 +38,7 @@ class Tempered(Target):
 
     target: Target
 
-    def __init__(self, target: Target, power: float | Tensor = 1.0) -> None:
+    def __init__(self, target: Target, power: float = 1.0) -> None:
         target = target.target if isinstance(target, Tempered) else target
         vars(self).update(vars(target))
         self.target, self.power, self._known = target, power, {}
@@ -51,18 +51,11 @@ class Tempered(Target):
         moved = self.target.to(dtype=dtype, device=device, probe=probe)
         if moved is self.target:
             return self
-        power = self.power
-        if isinstance(power, Tensor):
-            power = power.to(moved.device, moved.dtype)
-        return Tempered(moved, power)
+        return Tempered(moved, self.power)
 
-    def temper(self, power: float | Tensor) -> None:
-        """Change the power, in [0, 1], of all rows or of each, shape (C,)."""
+    def temper(self, power: float) -> None:
+        """Change the power, in [0, 1]."""
         self.power = power
-
-    def at(self, rows: Tensor) -> Tempered:
-        """The same for some rows of a batch, whose places are given."""
-        return Tempered(self, self.power[rows]) if isinstance(self.power, Tensor) else self
 
     def log_prior_and_likelihood(
         self, code: Tensor, theta: Tensor, *, surrogate: bool = False, total: Tensor | None = None
@@ -79,16 +72,14 @@ class Tempered(Target):
         return log_prior, self.powered(log_likelihood)
 
     def powered(self, log_likelihood: Tensor) -> Tensor:
-        """Log likelihoods of a batch to its powers, shape (C,), nats."""
-        if isinstance(self.power, Tensor):  # where 0 times -inf would be NaN
-            return torch.where(self.power > 0, self.power * log_likelihood, 0.0)
+        """Log likelihoods of a batch to the power, shape (C,), nats."""
         if self.power == 1:
             return log_likelihood
-        if self.power == 0:
+        if self.power == 0:  # where 0 times -inf would be NaN
             return torch.zeros_like(log_likelihood)
         return self.power * log_likelihood
 
 
-def power_of(target: Target) -> float | Tensor:
-    """Power of the likelihood, one number or shape (C,): 1 of a target that is not tempered."""
+def power_of(target: Target) -> float:
+    """Power of the likelihood: 1 of a target that is not tempered."""
     return target.power if isinstance(target, Tempered) else 1.0

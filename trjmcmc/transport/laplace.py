@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .. import clock
 from ..errors import ConfigurationError
 from ..target.resolution import resolved
 from ..target.target import Target
 from ..target.units import STEP, WIDEST, prior_units
 from .base import Bijection
-from .memory import ROW_BYTES, CodeMemory, Remembers
+from .memory import ROW_BYTES, CodeMemory
 from .reference import Reference
 
 MODE, FACTOR, LOG_EVIDENCE = range(3)  # what is remembered of a model
@@ -37,8 +36,6 @@ AGREE = 0.1  # largest difference of second derivatives, relative to the largest
 
 STIFFEST = 1e10  # largest precision of a coordinate in its unit
 
-PRICED = 16  # models by which it is found out what all of them would take
-
 BATCH = 2**22  # entries of all Hessians of a batch, at most
 
 
@@ -59,7 +56,7 @@ class Expansion(NamedTuple):
     centre: Tensor
 
 
-class LaplaceMap(Bijection, Remembers):
+class LaplaceMap(Bijection):
     r"""The normal at each model's mode, with a flow inside it if there is one.
 
     .. math:: T(z \mid m) = \hat\theta(m) + L(m)\, f(z \mid m), \qquad
@@ -136,14 +133,6 @@ class LaplaceMap(Bijection, Remembers):
         models = target.space.size if target.space.units else None
         self._memory = CodeMemory(self._find, width, int(rows), number=models)
 
-    def complete(self, seconds: float) -> None:
-        unknown = self._memory.unknown
-        if not unknown or not self.space.enumerable or not self.target.account.unlimited:
-            return
-        everything = self.space.enumerate()
-        if seconds == math.inf or unknown * self.price(everything[:PRICED]) <= seconds:
-            self._memory(everything, LOG_EVIDENCE)
-
     # ---- the transport ------------------------------------------------------------------------
 
     def from_reference(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,13 +183,6 @@ class LaplaceMap(Bijection, Remembers):
         per_slot = self.target.prior_by_slot(everything, centre)[0].double()
         constant = per_slot + self.scale.double().log() + 0.5 * math.log(2 * math.pi)
         return Expansion(precision, slope[0] + precision @ away, constant, centre[0])
-
-    def price(self, code: Tensor) -> float:
-        """Seconds that a model takes, found on a few, (C, L)."""
-        self._find(code[:1])
-        begun = clock.now()
-        self._find(code)
-        return (clock.now() - begun) / len(code)
 
     # ---- modes and curvatures -------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -16,14 +15,6 @@ Compute = Callable[[Tensor], tuple[Tensor, ...]]
 FIRST_ROWS = 1024
 
 ROW_BYTES = 16  # of a row beside its values: its key, and its place
-
-
-class Remembers(ABC):
-    """A map that computes with what it has computed before."""
-
-    @abstractmethod
-    def complete(self, seconds: float) -> None:
-        """Compute all that can be asked for if that takes no longer: nothing is new then."""
 
 
 class CodeMemory:
@@ -60,12 +51,6 @@ class CodeMemory:
         self.used = 0
         self._values: tuple[Tensor, ...] = ()
         self._keys = self._places = torch.zeros(0, dtype=torch.long)  # keys in order, their rows
-
-    @property
-    def unknown(self) -> int | None:
-        """How many codes are not known; None where their number is not, or they do not fit."""
-        fits = self.number is not None and self.number <= self.most
-        return self.number - self.used if fits and self.number is not None else None
 
     def __call__(self, code: Tensor, *columns: int) -> tuple[Tensor, ...]:
         """The values at each code, (C, L) -> tensors of leading size C; all, or some columns."""

@@ -25,12 +25,9 @@ class CommonWalk(Kernel):
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
         kind: Name or position of the kind of components, where there are several.
-        lengths: Range of the step in units of the prior's spread.
-        name: Shown in tables, with the kind where there are several.
 
     Raises:
-        ConfigurationError: Another space, components that are not exchangeable, no such kind,
-            lengths that are not positive.
+        ConfigurationError: Another space, components that are not exchangeable, no such kind.
 
     Source:
         Joint moves along a group of transformations: Liu & Sabatti (2000),
@@ -45,17 +42,10 @@ class CommonWalk(Kernel):
 
     within = True
 
-    def __init__(
-        self,
-        target: Target,
-        kind: Components | int | str | None = None,
-        *,
-        lengths: tuple[float, float] = LENGTHS,
-        name: str = "common walk",
-    ) -> None:
+    def __init__(self, target: Target, kind: Components | int | str | None = None) -> None:
         self.target, self.components = target, components(target, kind)
-        self.name, parts = self.components.named(name), self.components
-        self.steps = LogUniformSteps(prior_units(target)[1][parts.slots[0]], lengths)
+        self.name, parts = self.components.named("common walk"), self.components
+        self.steps = LogUniformSteps(prior_units(target)[1][parts.slots[0]], LENGTHS)
         space = target.space
         self._shared = (space.slot_item == space.n_items).nonzero()[:, 0]
         self._slots = torch.cat([parts.slots.flatten(), self._shared])

@@ -12,13 +12,12 @@ from torch import Tensor
 
 from ...errors import ConfigurationError
 from ...grouping import on_host
-from ...rng import host_choice
+from ...rng import host_number
 from ...target.exchangeable import Components, components
 from ...target.target import Target
-from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import RecentRows, TemperedCovariance, due
+from ..learning import RecentCovariance, RecentRows, due
 from ..steps import LogUniformSteps
 from .newborns import newborns_of
 from .sums import known_total, memo_of
@@ -61,7 +60,6 @@ class ComponentExchange(Kernel):
             likelihood is :class:`~trjmcmc.Additive`, differentiable in the sum.
         kind: Name or position of the kind of components, where there are several.
         pairs: How often so many are exchanged for so many, fewer first, at most two.
-        name: Shown in tables, with the kind where there are several.
 
     Raises:
         ConfigurationError: Another space or likelihood, components that are not exchangeable, a
@@ -93,7 +91,6 @@ class ComponentExchange(Kernel):
         kind: Components | int | str | None = None,
         *,
         pairs: Mapping[tuple[int, int], int] | None = None,
-        name: str = "exchange",
     ) -> None:
         often = PAIRS if pairs is None else pairs
         if any(n < 0 or not 0 <= a <= b or not 1 <= b <= 2 for (a, b), n in often.items()):
@@ -102,7 +99,7 @@ class ComponentExchange(Kernel):
             )
         self.target, self.components = target, components(target, kind)
         parts = self.components
-        self.name, low, high = parts.named(name), parts.kind.min, parts.kind.max
+        self.name, low, high = parts.named("exchange"), parts.kind.min, parts.kind.max
         possible = {p: n for p, n in often.items() if p[1] <= high and p[1] - p[0] <= high - low}
         self.pairs = [pair for pair, n in possible.items() for _ in range(n)]
         if not self.pairs:
@@ -114,12 +111,12 @@ class ComponentExchange(Kernel):
         self._lengths = LogUniformSteps(torch.ones((), device=target.device), SHIFTS)
         by = torch.as_tensor(self.newborns.cells.columns[:1] or range(parts.width))
         units = prior_units(target)[1]
-        unit, self._spread = units[parts.slots[0]], TemperedCovariance(units[self._shared])
+        unit, self._spread = units[parts.slots[0]], RecentCovariance(units[self._shared])
         self._unit = torch.full_like(unit, math.inf)  # coordinates that do not count
         self._unit[by] = unit[by]
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        less, more = self.pairs[host_choice(generator) % len(self.pairs)]
+        less, more = self.pairs[host_number(generator) % len(self.pairs)]
         parts, code = self.components, state.code
         k, n = parts.count(code), len(code)
         total = known_total(parts, state)
@@ -173,7 +170,7 @@ class ComponentExchange(Kernel):
         """
         shift = torch.zeros_like(theta)
         step = self._lengths.draw(theta[:, self._shared], generator)
-        scaled = self._spread.scaled(step, power_of(self.target))
+        scaled = self._spread.scaled(step)
         if scaled is None:
             return shift
         coin = torch.rand(len(theta), 1, generator=generator, device=theta.device) < 0.5
@@ -282,7 +279,7 @@ class ComponentExchange(Kernel):
         found._steps = self._steps + 1
         if self.components.apart:
             x = info.theta[:, self._shared]
-            found._spread = self._spread.plus(x, power_of(self.target))
+            found._spread = self._spread.plus(x)
         if found._steps % FIRST_FIT == 0:
             items = self.components.items(info.code)
             found._seen = self._seen.plus(self.components.of(info.theta)[items]).joined()

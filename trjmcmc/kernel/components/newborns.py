@@ -16,7 +16,7 @@ from ...rng import host_number, seeded
 from ...target.exchangeable import Components, components_of
 from ...target.support import cast_to, unchecked
 from ...target.target import Target
-from ...target.tempered import Tempered
+from ...target.tempered import Tempered, power_of
 from ...transport.normals import NormalMixture
 from .amplitudes import Amplitudes
 from .cells import Cells
@@ -209,9 +209,7 @@ class Newborns:
             value = log_likelihood(at)
             (slope,) = torch.autograd.grad(value.sum(), at)
         slope = slope.nan_to_num(0.0, 0.0, 0.0)
-        target: Target = self.parts.target
-        power = slope.new_ones(len(theta))
-        power = target.powered(power) if isinstance(target, Tempered) else power
+        power = power_of(self.parts.target)
         found = Residual(total, value.detach(), slope, power, slope.new_zeros(0), along)
         if self._filter is None:
             return found
@@ -363,9 +361,9 @@ class Newborns:
         As if the likelihood were normal in them and so were their prior.
         """
         mean, covariance = self.amplitudes.mean, self.amplitudes.covariance
-        prior, power = self.amplitudes.precision, residual.power[:, None]
+        prior, power = self.amplitudes.precision, residual.power
         curvature = residual.curvature(basis, covariance.diagonal().sqrt())
-        precision = prior + power[..., None] * curvature.nan_to_num(0.0, 0.0, 0.0)
+        precision = prior + power * curvature.nan_to_num(0.0, 0.0, 0.0)
         factor, failed = torch.linalg.cholesky_ex(precision)
         sound = (failed == 0) & factor.isfinite().all(2).all(1)
         factor = torch.where(sound[:, None, None], factor, self.amplitudes.factor)

@@ -28,7 +28,7 @@ class Residual(NamedTuple):
         total: What these components add up to, (C, points), float64.
         log_likelihood: Of that, to the power 1, (C,), float64.
         slope: Its gradient in the total, (C, points), float64.
-        power: Of the likelihood, (C,), float64.
+        power: Of the likelihood.
         gain: Of the tempered log likelihood by a component in each cell, (C, J), float32; nothing
             where there are no cells.
         along: The log likelihood with a signal added.
@@ -37,7 +37,7 @@ class Residual(NamedTuple):
     total: Tensor
     log_likelihood: Tensor
     slope: Tensor
-    power: Tensor
+    power: float
     gain: Tensor
     along: Along
 
@@ -116,15 +116,16 @@ class MatchedFilter:
             residual: As it is.
             constant: Whether its curvature is that of the reference.
         """
-        level = torch.ones_like(residual.power)
+        level = torch.ones_like(residual.log_likelihood)
         if not constant:
             level = self._along(residual) / self._curve
             level = level.nan_to_num(1.0).clamp(1e-6, 1e6)
-        rows = [x.float().split(CHUNK) for x in (residual.slope, residual.power, level)]
-        return torch.cat([self._gain(*some) for some in zip(*rows, strict=True)])
+        power = level.new_full((), residual.power).float()
+        rows = zip(*(x.float().split(CHUNK) for x in (residual.slope, level)), strict=True)
+        return torch.cat([self._gain(slope, level, power) for slope, level in rows])
 
-    def _gain(self, slope: Tensor, power: Tensor, level: Tensor) -> Tensor:
-        power, precision = power[:, None], (power * level)[:, None]
+    def _gain(self, slope: Tensor, level: Tensor, power: Tensor) -> Tensor:
+        precision = (power * level)[:, None]
         squares, across = 0.0, 0.0  # of what is left along the whitened signals
         for signals, mean in zip(self._signals, self._mean, strict=True):
             along = slope @ signals.T

@@ -9,10 +9,9 @@ import torch
 from ...errors import ConfigurationError
 from ...target.exchangeable import components_of
 from ...target.target import Target
-from ...target.tempered import power_of
 from ...target.units import prior_units
 from ..base import Info, Kernel, State, accept
-from ..learning import TemperedCovariance
+from ..learning import RecentCovariance
 from ..steps import Around, LogUniformSteps
 from .sums import known_total, memo_of
 
@@ -22,16 +21,14 @@ LENGTHS = (0.01, 2.0)  # shortest and longest step, in prior standard deviations
 class SharedWalk(Kernel):
     """A Gaussian step of log-uniform length by the parameters that all components share.
 
-    Half of the steps have the prior's units; the others have the covariance of the chains, of
-    replicas at the same power, as warm-up has seen it of late. Periodic ones go around.
+    Half of the steps have the prior's units; the others have the covariance of the chains, as
+    warm-up has seen it of late. Periodic ones go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` with parameters beside the components'.
-        lengths: Range of the step in units of the spread.
-        name: Shown in tables.
 
     Raises:
-        ConfigurationError: Nothing is shared; lengths that are not positive.
+        ConfigurationError: Nothing is shared.
 
     Source:
         Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
@@ -42,23 +39,17 @@ class SharedWalk(Kernel):
         [0]
     """
 
-    within = True
+    name, within = "shared walk", True
 
-    def __init__(
-        self,
-        target: Target,
-        *,
-        lengths: tuple[float, float] = LENGTHS,
-        name: str = "shared walk",
-    ) -> None:
+    def __init__(self, target: Target) -> None:
         space = target.space
         self.slots = (space.slot_item == space.n_items).nonzero()[:, 0]
         if not space.counts or not len(self.slots):
             raise ConfigurationError("shared walk: the components of this target share nothing")
-        self.target, self.name = target, name
-        self.steps = LogUniformSteps(prior_units(target)[1][self.slots], lengths)
-        self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), lengths)
-        self._spread = TemperedCovariance(self.steps.scale)
+        self.target = target
+        self.steps = LogUniformSteps(prior_units(target)[1][self.slots], LENGTHS)
+        self._unit = LogUniformSteps(torch.ones_like(self.steps.scale), LENGTHS)
+        self._spread = RecentCovariance(self.steps.scale)
         self.around = Around(target.periodic_slots[self.slots])
         parts = components_of(target)
         fixed = bool(parts) and parts[0].apart and not parts[0].delicate
@@ -69,7 +60,7 @@ class SharedWalk(Kernel):
         x = theta[:, self.slots]
         moved = theta.clone()
         step = self.steps.draw(x, generator)
-        near = self._spread.scaled(self._unit.draw(x, generator), power_of(self.target))
+        near = self._spread.scaled(self._unit.draw(x, generator))
         if near is not None:
             coin = torch.rand(len(x), 1, generator=generator, device=x.device)
             step = torch.where(coin < 0.5, step, near)
@@ -88,5 +79,5 @@ class SharedWalk(Kernel):
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
         (info,) = infos
         found = copy.copy(self)
-        found._spread = self._spread.plus(info.theta[:, self.slots], power_of(self.target))
+        found._spread = self._spread.plus(info.theta[:, self.slots])
         return found

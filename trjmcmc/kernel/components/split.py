@@ -45,7 +45,6 @@ class ComponentSplitMerge(Kernel):
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
         kind: Which components, where there are several kinds: a name, or a position.
-        name: Shown in tables.
 
     Raises:
         ConfigurationError: Another space, components that are not exchangeable, or at most one.
@@ -68,16 +67,10 @@ class ComponentSplitMerge(Kernel):
 
     between = True
 
-    def __init__(
-        self,
-        target: Target,
-        kind: Components | int | str | None = None,
-        *,
-        name: str = "component split",
-    ) -> None:
+    def __init__(self, target: Target, kind: Components | int | str | None = None) -> None:
         self.target = target
         self.components = parts = components(target, kind)
-        self.name = parts.named(name)
+        self.name = parts.named("component split")
         if parts.number < 2:
             raise ConfigurationError("component split: there is never more than one component")
         self.unit = prior_units(target)[1][parts.slots[0]]

@@ -37,12 +37,9 @@ class ComponentWalk(Kernel):
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
         kind: Name or position of the kind of components, where there are several.
-        lengths: Range of the step in units of the prior's spread.
-        name: Shown in tables, with the kind where there are several.
 
     Raises:
-        ConfigurationError: Another space, components that are not exchangeable, no such kind,
-            lengths that are not positive.
+        ConfigurationError: Another space, components that are not exchangeable, no such kind.
 
     Source:
         Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
@@ -56,18 +53,11 @@ class ComponentWalk(Kernel):
 
     within = True
 
-    def __init__(
-        self,
-        target: Target,
-        kind: Components | int | str | None = None,
-        *,
-        lengths: tuple[float, float] = LENGTHS,
-        name: str = "component walk",
-    ) -> None:
+    def __init__(self, target: Target, kind: Components | int | str | None = None) -> None:
         self.target, self.components = target, components(target, kind)
-        self.name = self.components.named(name)
+        self.name = self.components.named("component walk")
         scale = prior_units(target)[1][self.components.slots[0]]
-        self.steps = LogUniformSteps(scale, lengths)
+        self.steps = LogUniformSteps(scale, LENGTHS)
         self.around = Around(target.periodic_slots[self.components.slots[0]])
         self._unit = scale
         self._differences = scale.new_zeros(0, len(scale))

@@ -115,10 +115,7 @@ class BlockGibbs(Kernel):
         free, others = free.gather(1, before), free.gather(1, fewer)
         at = node[row].gather(1, rank)
         among = torch.where(falls, free & ~others, 0)
-        of_chain = (c, self.orders, w)  # each at its own power
-        parents = sums.sample(
-            at.view(of_chain), free.view(of_chain), generator, among.view(of_chain)
-        ).flatten(0, 1)
+        parents = sums.sample(at, free, generator, among)
         before = torch.zeros_like(parents)  # by an edge, or by a path that ends in one
         for i in range(code.shape[1]):
             before |= torch.where((parents >> i) & 1 == 1, inner[row, i][:, None], 0)

@@ -42,46 +42,38 @@ class LocalWeights:
         self.masks = scores.masks(every).T.contiguous()  # of each column, (d, 2^K)
         self.prior = space.log_weights(self.masks.T).T.contiguous()
         self.d = d
-        self._known: tuple[tuple[float, ...], list[Tensor]] | None = None
-
-    def power(self) -> float | Tensor:
-        power = power_of(self.target)
-        return power.double() if isinstance(power, Tensor) else power
+        self._known: tuple[float, list[Tensor]] | None = None
 
     def at(self, node: Tensor, place: Tensor) -> Tensor:
         """Log weights of parent sets, given by nodes and columns of the table, (C, ...)."""
-        score, power = self.scores.table[node, place], self.power()
-        if isinstance(power, Tensor):
-            power = power.view(-1, *[1] * (score.dim() - 1))
-            score = torch.where(power > 0, power * score, _possible(score))
-        else:
-            score = power * score if power else _possible(score)
-        return score + self.prior[node, place]
+        return self._powered(self.scores.table[node, place]) + self.prior[node, place]
 
-    def levels(self, powers: Tensor, most: int) -> list[Tensor]:
-        """Log sums over subsets of the first i candidates at powers of the likelihood.
+    def _powered(self, score: Tensor) -> Tensor:
+        power = power_of(self.target)
+        possible = torch.where(score > -math.inf, 0.0, -math.inf).to(score)
+        return power * score if power else possible
+
+    def levels(self, most: int) -> list[Tensor]:
+        """Log sums over subsets of the first i candidates, at the power of the target.
 
         Arguments:
-            powers: Shape (R,).
             most: Numbers that all levels may hold; else there are the first and the last alone.
 
         Returns:
-            K + 1 tables, shape (R, d, 2^K); one where K is 0, and the first as the last then.
+            K + 1 tables, shape (d, 2^K); one where K is 0, and the first as the last then.
         """
-        key = tuple(powers.tolist())
-        if self._known is None or self._known[0] != key:
-            self._known = key, self._leveled(key, most)
+        power = power_of(self.target)
+        if self._known is None or self._known[0] != power:
+            self._known = power, self._leveled(most)
         return self._known[1]
 
-    def _leveled(self, powers: tuple[float, ...], most: int) -> list[Tensor]:
-        score = self.scores.table
-        weights = [power * score if power else _possible(score) for power in powers]
-        first = torch.stack(weights) + self.prior
+    def _leveled(self, most: int) -> list[Tensor]:
+        first = self._powered(self.scores.table) + self.prior
         k = self.scores.candidates.shape[1]
         found, all_of_them = [first], (k + 1) * first.numel() <= most
         for i in range(k):
             last = found[-1].clone()
-            halves = last.view(*first.shape[:2], -1, 2, 2**i)
+            halves = last.view(len(first), -1, 2, 2**i)
             halves[..., 1, :] = torch.logaddexp(halves[..., 1, :], halves[..., 0, :])
             found = [*found, last] if all_of_them else [first, last]
         return found
@@ -94,7 +86,3 @@ class LocalWeights:
     def families(self, place: Tensor) -> Tensor:
         """Log weights of the parent sets that chains have, columns (C, d) -> (C, d)."""
         return self.at(torch.arange(self.d, device=place.device), place)
-
-
-def _possible(score: Tensor) -> Tensor:
-    return torch.where(score > -math.inf, 0.0, -math.inf).to(score)

@@ -26,7 +26,7 @@ class ParentSums:
     from it, candidate by candidate.
 
     Arguments:
-        local: The weights, at one power for all chains or one for each.
+        local: The weights.
 
     Attributes:
         by_tables: Whether parents are drawn by tables; where these would be too large, all sets are
@@ -34,19 +34,9 @@ class ParentSums:
     """
 
     def __init__(self, local: LocalWeights) -> None:
-        self.local = local
-        power = local.power()
-        if isinstance(power, Tensor):
-            powers, self._row = power.flatten().unique(return_inverse=True)
-        else:
-            powers = torch.tensor([power], dtype=torch.float64)
-            self._row = torch.zeros(1, dtype=torch.long, device=local.masks.device)
-        self._levels = local.levels(powers, MOST_NUMBERS)
+        self.local, self._levels = local, local.levels(MOST_NUMBERS)
         k = local.scores.candidates.shape[1]
         self.by_tables = len(self._levels) == 1 + k > 1
-
-    def _row_of(self, like: Tensor) -> Tensor:
-        return self._row.view(-1, *[1] * (like.dim() - 1))
 
     def inside(self, node: Tensor, masks: Tensor) -> Tensor:
         """Log sums over the parent sets inside masks, nodes and masks (C, ...), float64."""
@@ -54,7 +44,7 @@ class ParentSums:
 
     def at(self, node: Tensor, place: Tensor) -> Tensor:
         """:meth:`inside` by columns of the table."""
-        return self._levels[-1][self._row_of(node), node, place]
+        return self._levels[-1][node, place]
 
     def share(self, node: Tensor, masks: Tensor, among: Tensor) -> tuple[Tensor, Tensor]:
         """:meth:`inside`, and which share of it has one of ``among``."""
@@ -68,7 +58,7 @@ class ParentSums:
         found = every + share.log()
         rows = ((share < SMALL_SHARE) & (every > -math.inf)).nonzero()[:, 0]
         if len(rows):
-            weight = self._weighed(rows, node[rows], masks[rows], among[rows])
+            weight = self._weighed(node[rows], masks[rows], among[rows])
             found[rows] = weight.logsumexp(1)
         return found
 
@@ -83,7 +73,7 @@ class ParentSums:
             everywhere = torch.ones_like(masks, dtype=torch.bool)
             found = self._by_weight(everywhere, node, masks, among, generator)[1]
             return found.view_as(masks)
-        place, row = self.local.scores.place(node, masks), self._row_of(node)
+        place = self.local.scores.place(node, masks)
         none = torch.zeros_like(place)
         need = none if among is None else self.local.scores.place(node, among & masks)
         still = none.bool() if among is None else among != 0  # without one of them so far
@@ -94,8 +84,8 @@ class ParentSums:
         for i in reversed(range(k)):
             on, off = place, place & ~(1 << i)
             needed, low = (need >> i) & 1 == 1, need & ((1 << i) - 1)
-            log_on = self._open(i, row, node, on, low, still & ~needed)
-            log_off = self._open(i, row, node, off, low, still)
+            log_on = self._open(i, node, on, low, still & ~needed)
+            log_off = self._open(i, node, off, low, still)
             taken = (on != off) & (u[i].log() < log_on - torch.logaddexp(log_on, log_off))
             place, still = torch.where(taken, on, off), still & ~(taken & needed)
         found = self.local.masks[node, place]
@@ -104,25 +94,22 @@ class ParentSums:
             found[at] = found_anew
         return found
 
-    def _open(
-        self, i: int, row: Tensor, node: Tensor, place: Tensor, need: Tensor, still: Tensor
-    ) -> Tensor:
+    def _open(self, i: int, node: Tensor, place: Tensor, need: Tensor, still: Tensor) -> Tensor:
         """Log sums of a level, less those without any of ``need`` where one is still needed."""
-        every = self._levels[i][row, node, place]
+        every = self._levels[i][node, place]
         if on_host(still) and not bool(still.any()):
             return every
-        others = self._levels[i][row, node, place & ~need]
+        others = self._levels[i][node, place & ~need]
         gap = (others - every).nan_to_num(0.0, -math.inf, -math.inf).clamp(max=0.0)
         return torch.where(still, every + (-torch.expm1(gap)).log(), every)
 
-    def _weighed(self, chain: Tensor, node: Tensor, masks: Tensor, among: Tensor | None) -> Tensor:
-        """Log weights of all parent sets of nodes of chains, (r,) -> (r, 2^K), -inf if unfit."""
+    def _weighed(self, node: Tensor, masks: Tensor, among: Tensor | None) -> Tensor:
+        """Log weights of all parent sets of nodes, (r,) -> (r, 2^K), -inf if unfit."""
         sets = self.local.masks[node]
         fits = (sets & ~masks[:, None]) == 0
         if among is not None:
             fits &= ((sets & among[:, None]) != 0) | (among == 0)[:, None]
-        row = self._row[chain % len(self._row)]
-        return self._levels[0][row, node].masked_fill(~fits, -math.inf)
+        return self._levels[0][node].masked_fill(~fits, -math.inf)
 
     def _by_weight(
         self,
@@ -140,6 +127,6 @@ class ParentSums:
         size = max(1, CELLS // self.local.masks.shape[1])
         for rows in torch.arange(len(node), device=node.device).split(size):
             some = None if among is None else among[rows]
-            weight = self._weighed(at[0][rows], node[rows], masks[rows], some)
+            weight = self._weighed(node[rows], masks[rows], some)
             found[rows] = self.local.masks[node[rows], categorical(weight, generator)]
         return at, found
