@@ -16,7 +16,7 @@ import trjmcmc as trj
 from benchmarks.limits import many_models
 from tests import toys
 from trjmcmc.clock import read_from
-from trjmcmc.errors import InterruptedWarning
+from trjmcmc.errors import ConvergenceWarning, CoverageWarning, InterruptedWarning
 from trjmcmc.pilot import smc as tempering
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.pilot.smc import TemperedSMC
@@ -238,3 +238,33 @@ def test_few_calls_of_a_black_box_over_components_leave_steps_to_their_chains(ca
     z = (table["probability"] - truth) / table["se"]
     assert result.report.evaluations <= calls
     assert z.abs().max() < 4.5 and table["se"].max() < 0.3 * (12_000 / calls) ** 0.5
+
+
+def test_a_black_box_that_is_impossible_counts_as_nothing_and_costs_no_more():
+    """It once sent a default run to two million calls, and every error was NaN."""
+    data, normal = np.array([1.0, 0.5, 0.8]), Normal(0.0, 1.0)
+
+    def mean(p):
+        return float(-0.5 * np.sum((data - p["x"]) ** 2))
+
+    target = trj.Target(
+        [
+            trj.Model("one", {"x": normal}, trj.BlackBox(mean)),
+            trj.Model(
+                "two",
+                {"x": normal, "y": normal},
+                trj.BlackBox(lambda p: mean(p) - float(p["y"]) ** 2),
+            ),
+            trj.Model("none", {"x": normal}, trj.BlackBox(lambda p: -math.inf)),
+        ]
+    )
+    said = "'none': no draw has a finite likelihood"
+    with warnings.catch_warnings(), pytest.warns(ConvergenceWarning, match=said):
+        warnings.simplefilter("ignore", CoverageWarning)
+        result = trj.TRJSampler(target, seed=1).run(max_evaluations=4000, progress=False)
+    table = result.model_probabilities()
+    truth = np.array([3**0.5, 1.0, 0.0]) / (1 + 3**0.5)
+    z = (table["probability"] - truth) / table["se"]
+    assert (
+        z.abs().max() < 4.5 and (table["se"].iloc[:2] < 0.1).all() and 0 < table["se"].iloc[2] < 0.2
+    )

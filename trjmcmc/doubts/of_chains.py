@@ -138,7 +138,8 @@ def of_visits(indicator: ModelIndicator, routes: Routes, longer: str) -> list[Do
     for m in labels:
         inside = indicator.inside(m)
         share = inside.mean()
-        if any(map(usable, log_mass[m])) or share > COMMON_PROBABILITY:
+        never = any(e.value == -math.inf and e.std_error == 0 for e in log_mass[m])
+        if never or any(map(usable, log_mass[m])) or share > COMMON_PROBABILITY:
             continue
         if usable(visit_probability(inside, indicator.ess)):
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ from ..target.target import Target
 from ..transport.base import Transport
 from .recipes.base import route_of
 from .summary import DISAGREE, Run, apart
+
+IMPOSSIBLE = "no draw has a finite likelihood"
 
 LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 
@@ -133,7 +136,7 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
     if route is not None and route.by_proposals:
         labels = target.space.label(recipe.codes)
         weights = dict(zip(labels, route.log_weights, strict=True))
-        return weights, by_weights(weights, target.dtype)
+        return weights, _where_possible(by_weights(weights, target.dtype))
     cut = run.position is None and not run.short  # in a first lesson: normals are the groups' own
     unmet = (route is None and run.doubt) or run.known.poor or cut
     through = None if unmet else recipe.normals(run.known, run.moves, generator)
@@ -158,6 +161,17 @@ def weighed(run: Run) -> tuple[dict[str, Tensor], Routes]:
         codes = codes[rows]  # weights of some may have no error; a bridge may have one
     weights = dict(zip(target.space.label(codes), route.log_weights, strict=True))
     return weights, through_the_map(target, through, run.draws, weights, generator)
+
+
+def _where_possible(routes: Routes) -> Routes:
+    """The same, without errors of models that no draw of many proposals has found possible."""
+    return {
+        route: {
+            m: replace(e, std_error=0.0, warning=IMPOSSIBLE) if e.value == -math.inf else e
+            for m, e in each.items()
+        }
+        for route, each in routes.items()
+    }
 
 
 def _most_visited(

@@ -72,7 +72,8 @@ class Begun(NamedTuple):
         draws: Posterior draws, n of each repeat and model in this order: R M n rows.
         log_weights: Of draws of each model's proposals that no fit has seen, nats.
         climbs: From prior draws of each model with parameters.
-        good: Whether evidences are known well enough, and repeats agree.
+        good: Whether evidences are known well enough, and repeats agree. Of models of which no draw
+            is possible they are 0.
     """
 
     log_mass: Tensor
@@ -158,8 +159,12 @@ def begun(
     draws = [Pool(each.code.expand(DRAWN, -1), *each.resampled(DRAWN)) for each in made]
     weights = [each.log_weights() for each in made]
     by_model = tuple(torch.cat(weights[m :: len(codes)]) for m in range(len(codes)))
-    good = _agree(found, len(codes)) and all(smoothed(w).std_error < SURE for w in by_model)
-    climbed = tuple(s.climbs for s in some)
+    known = [smoothed(w) for w in by_model]
+    sure = all(e.std_error < SURE for e in known if e.value > -math.inf)
+    good = sure and _agree(found, len(codes))
+    found_some = (log_mass > -math.inf).any(0).tolist()
+    none = [not each for each, s in zip(found_some, summits, strict=True) if s in some]
+    climbed = tuple(number if n else s.climbs for n, s in zip(none, some, strict=True))
     return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, climbed, good)
 
 
@@ -186,7 +191,8 @@ def _weigh(made: list[AdaptiveProposal], limit: Limit) -> None:
     found = [smoothed(each.log_weights()) if each.calls else NOTHING for each in made]
     spread = [e.std_error * max(1, x.unseen) ** 0.5 for e, x in zip(found, made, strict=True)]
     asked = [min(s, MOST_SPREAD) if s == s else MOST_SPREAD for s in spread]
-    asked = [a if each.dim else 0.0 for a, each in zip(asked, made, strict=True)]
+    with_use = [each.dim > 0 and e.value > -math.inf for each, e in zip(made, found, strict=True)]
+    asked = [a if use else 0.0 for a, use in zip(asked, with_use, strict=True)]
     calls = account.left / max(sum(asked), 1e-9)
     for each, share in zip(made, asked, strict=True):
         n = int(calls * share)
@@ -242,6 +248,6 @@ def _agree(found: list[Estimate], models: int) -> bool:
     error = [SURE if math.isnan(e.std_error) else e.std_error for e in found]
     for i, (a, b) in enumerate(zip(found, found[models:], strict=False)):
         far = APART * math.hypot(error[i], error[i + models]) + ROUNDING
-        if not abs(a.value - b.value) <= far:
+        if a.value != b.value and not abs(a.value - b.value) <= far:
             return False
     return True
