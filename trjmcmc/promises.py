@@ -14,19 +14,6 @@ Source: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221, advise 1.01 fo
 
 DONE_ERROR = 0.01  # standard error of a probability at which a run without draws or limit is done
 
-DONE_RHAT = 1.01
-"""R-hat of models, log joint and parameters below which it is done.
-
-Source: Vehtari et al. (2021), https://doi.org/10.1214/20-BA1221
-"""
-
-PRECISE_RHAT = 1.02
-"""The same, for a run until a precision alone.
-
-A funnel whose neck most chains had not seen stood at 1.042 to 1.047, its probability four to seven
-standard errors off, and rose from there.
-"""
-
 DONE_SECONDS = 600.0  # of wall time after which it ends in any case
 
 PARETO_K_FINITE_VARIANCE = 0.5

@@ -24,6 +24,8 @@ Values = dict[str, Tensor]
 
 QUANTILES = (0.05, 0.5, 0.95)  # in a summary
 
+FEW_DRAWS = 20  # of a model, under which a summary says how many there are
+
 
 @dataclass(eq=False, repr=False)
 class Parameters:
@@ -96,6 +98,8 @@ class Parameters:
         """A row of the summary, of draws that lie where ``inside`` (chain, draw) is True."""
         error, ess, note = self.doubted.error_where(x, inside)
         sd = float(x.std()) if len(x) > 1 else math.nan
+        if len(x) < FEW_DRAWS:
+            error, note = error if len(x) > 1 else math.nan, note or f"draws: {len(x)} in all"
         return [float(x.mean()), sd, error, *np.quantile(x, QUANTILES), ess, note]
 
     def _position(self, label: str | None, name: str, position: tuple[int, ...]) -> list[str]:
