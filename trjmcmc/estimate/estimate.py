@@ -63,13 +63,17 @@ class Estimate:
         return -self + other
 
     def __truediv__(self, by: Estimate | float) -> Estimate:
-        return self * (1 / by)
+        return self * (1 / by if float(by) else math.nan)
 
     def __rtruediv__(self, other: float) -> Estimate:
+        if self.value == 0:
+            return self._moved(math.nan, math.nan)
         return self._moved(other / self.value, -other / self.value**2)
 
     def log(self) -> Estimate:
-        """Natural logarithm; of a value above 0."""
+        """Natural logarithm; of 0 minus infinity, and below NaN, without an error."""
+        if self.value <= 0:
+            return self._moved(-math.inf if self.value == 0 else math.nan, math.nan)
         return self._moved(math.log(self.value), 1 / self.value)
 
     def exp(self) -> Estimate:
@@ -85,9 +89,8 @@ class Estimate:
     def _beside(self, other: Estimate, value: float, error: float) -> Estimate:
         """A function of two independent estimates, with the error that it has."""
         ess = min((e for e in (self.ess, other.ess) if not math.isnan(e)), default=math.nan)
-        return replace(
-            self, value=value, std_error=error, ess=ess, warning=self.warning or other.warning
-        )
+        said = self.warning or other.warning
+        return replace(self, value=value, std_error=error, ess=ess, warning=said, batches=())
 
     def __float__(self) -> float:
         return float(self.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -30,6 +32,7 @@ def unresolved(target: Target, pool: Pool) -> str:
         target: The target.
         pool: Draws, independent ones within each model.
     """
+    pool = pool.at(pool.log_joint > -math.inf)  # a model may have none
     size, said = float(pool.log_joint.abs().median()), []
     if torch.finfo(target.dtype).eps * size > ROUNDING_ERROR:
         said.append(f"sums of log densities of size {size:.3g}")

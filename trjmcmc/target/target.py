@@ -363,7 +363,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
         Arguments:
             code: Models, shape (C, L).
             theta: Padded coordinates, shape (C, D).
-            keep: Slots to keep, shape (C, D), bool; see :meth:`kept`.
+            keep: Slots to keep, shape (C, D), bool; see :meth:`shared_slots`.
             seed: Of the prior draws.
 
         Returns:

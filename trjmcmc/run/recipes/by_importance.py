@@ -194,9 +194,9 @@ def _weigh(made: list[AdaptiveProposal], limit: Limit) -> None:
     with_use = [each.dim > 0 and e.value > -math.inf for each, e in zip(made, found, strict=True)]
     asked = [a if use else 0.0 for a, use in zip(asked, with_use, strict=True)]
     calls = account.left / max(sum(asked), 1e-9)
-    for each, share in zip(made, asked, strict=True):
+    for each, share, e in zip(made, asked, found, strict=True):
         n = int(calls * share)
-        each.refine(each.calls + n, limit.deadline, fit=each.unseen < n)
+        each.refine(each.calls + n, limit.deadline, fit=each.unseen < n and not e.std_error < SURE)
 
 
 def _outlying(
