@@ -45,7 +45,7 @@ FEWEST = 30  # calls of a proposal, for each coordinate and two more, at first
 
 SOME, CALLS = 120, 960  # the same at most, before all climbs are made and after
 
-SHARE, LAST = 0.9, 0.3  # of the calls that a user states, for proposals at most; of these, for
+SHARE, LAST = 0.85, 0.3  # of the calls that a user states, for proposals at most; of these, for
 # the draws that no fit sees
 
 MOST_SPREAD = 5.0  # standard deviation of weights over their mean, above which it does not count
@@ -184,19 +184,27 @@ def _climbed(summits: Summits, enough: int, most: int, limit: Limit, left: float
 
 
 def _weigh(made: list[AdaptiveProposal], limit: Limit) -> None:
-    """Spend stated calls that are left on draws that no fit sees, most where weights vary most."""
+    """Spend stated calls that are left on draws that no fit sees, most where weights vary most.
+
+    Those that all repeats together know well enough draw no more: chains have use for the calls.
+    """
+    aim = AIM * REPEATS**0.5
     account = made[0].target.account
     if not math.isfinite(account.left):
         return
     found = [smoothed(each.log_weights()) if each.calls else NOTHING for each in made]
     spread = [e.std_error * max(1, x.unseen) ** 0.5 for e, x in zip(found, made, strict=True)]
     asked = [min(s, MOST_SPREAD) if s == s else MOST_SPREAD for s in spread]
-    with_use = [each.dim > 0 and e.value > -math.inf for each, e in zip(made, found, strict=True)]
-    asked = [a if use else 0.0 for a, use in zip(asked, with_use, strict=True)]
+    known = [
+        not x.dim or e.value == -math.inf or e.std_error < aim
+        for x, e in zip(made, found, strict=True)
+    ]
+    asked = [0.0 if k else a for a, k in zip(asked, known, strict=True)]
     calls = account.left / max(sum(asked), 1e-9)
     for each, share, e in zip(made, asked, found, strict=True):
-        n = int(calls * share)
-        each.refine(each.calls + n, limit.deadline, fit=each.unseen < n and not e.std_error < SURE)
+        n, sure = int(calls * share), e.std_error < SURE
+        n = min(n, _needed(each, e, aim)) if sure else n
+        each.refine(each.calls + n, limit.deadline, fit=each.unseen < n and not sure)
 
 
 def _outlying(
