@@ -45,7 +45,7 @@ def simulated() -> np.ndarray:
     weight = torch.zeros(4, 4, dtype=torch.float64)
     for edge, value in WEIGHTS.items():
         weight[edge] = value
-    return graphs.Simulated(weight != 0, weight, 1.0).draw(100, seed=0).numpy()
+    return graphs.SimulatedNetwork(weight != 0, weight, 1.0).draw(100, seed=0).numpy()
 
 
 def greedy(rows: np.ndarray) -> np.ndarray:
