@@ -40,7 +40,7 @@ from trjmcmc.space.paths import adjacency
 NODES, HIDDEN = 10, 10
 
 
-def random_network(seed: int) -> graphs.Simulated:
+def random_network(seed: int) -> graphs.SimulatedNetwork:
     """A random order, each edge that it allows with probability one half."""
     graph = graphs.random_graph(NODES, edges_a_node=(NODES - 1) / 4, seed=100 + seed)
     return graphs.simulate(
