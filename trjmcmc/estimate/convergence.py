@@ -136,7 +136,7 @@ def nested_rhats(x: Array, inside: NDArray[np.bool_], kind: NDArray[np.integer])
     """Nested R-hat of ranks: do groups of chains that began apart agree? Shape (Q,).
 
     Many short chains of one start share what they remember of it, which split R-hat of single
-    chains drowns in their noise; means of whole groups show it. NaN of fewer than two groups.
+    chains drowns in their noise; means of whole groups show it. NaN of fewer than two groups or draws.
 
     Arguments:
         x: Quantities, shape (chain, draw, Q).
@@ -154,7 +154,7 @@ def nested_rhats(x: Array, inside: NDArray[np.bool_], kind: NDArray[np.integer])
         [1.0, 1.3]
     """
     groups = [kind == k for k in np.unique(kind)]
-    if len(groups) < 2 or not inside.any():
+    if len(groups) < 2 or x.shape[1] < 2 or not inside.any():
         return np.full(x.shape[2], math.nan)
     scores = normal_scores(x, inside)
     means, spread = scores.mean(1), scores.var(1, ddof=1)
