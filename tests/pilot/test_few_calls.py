@@ -184,9 +184,9 @@ def test_where_no_model_is_possible_few_calls_say_so():
         trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
 
 
-def test_a_model_without_a_possible_draw_is_no_answer():
+def test_a_model_without_a_possible_draw_counts_as_0_and_that_is_said():
     target = lists(lambda a: -math.inf, lambda a: -0.5 * a * a)
-    with pytest.warns(ConvergenceWarning, match="no estimate of the probability of 'm0'"):
+    with pytest.warns(ConvergenceWarning, match="'m0': no draw .* its probability counts as 0"):
         result = trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
     table = result.model_probabilities(full=True)
     assert table.loc["m1", "visits"] == 1 and math.isnan(table.loc["m0", "combined"])
