@@ -136,7 +136,8 @@ def nested_rhats(x: Array, inside: NDArray[np.bool_], kind: NDArray[np.integer])
     """Nested R-hat of ranks: do groups of chains that began apart agree? Shape (Q,).
 
     Many short chains of one start share what they remember of it, which split R-hat of single
-    chains drowns in their noise; means of whole groups show it. NaN of fewer than two groups or draws.
+    chains drowns in their noise; means of whole groups show it. NaN of fewer than two groups,
+    or draws.
 
     Arguments:
         x: Quantities, shape (chain, draw, Q).
