@@ -186,7 +186,7 @@ def test_where_no_model_is_possible_few_calls_say_so():
 
 def test_a_model_without_a_possible_draw_counts_as_0_and_that_is_said():
     target = lists(lambda a: -math.inf, lambda a: -0.5 * a * a)
-    with pytest.warns(ConvergenceWarning, match="'m0': no draw .* its probability counts as 0"):
+    with pytest.warns(ConvergenceWarning, match="no draw of 'm0' .* counts as 0"):
         result = trj.TRJSampler(target, seed=1).run(max_evaluations=2000, progress=False)
     table = result.model_probabilities(full=True)
     assert table.loc["m1", "visits"] == 1 and table.loc["m0", "combined"] == 0

@@ -258,7 +258,7 @@ def test_a_black_box_that_is_impossible_counts_as_nothing_and_costs_no_more():
             trj.Model("none", {"x": normal}, trj.BlackBox(lambda p: -math.inf)),
         ]
     )
-    said = "'none': no draw has a finite likelihood"
+    said = "no draw of 'none' has a finite likelihood"
     with warnings.catch_warnings(), pytest.warns(ConvergenceWarning, match=said):
         warnings.simplefilter("ignore", CoverageWarning)
         result = trj.TRJSampler(target, seed=1).run(max_evaluations=4000, progress=False)

@@ -11,6 +11,7 @@ R-hat 1.34                             of_chains.by_rhat           result/test_d
 R-hat 1.34 of a tail of x              of_chains.of_tails          result/test_doubts.py
 runs differ in x                       of_chains.of_runs           result/test_merge.py
 no estimate of the probability of 'b'  of_chains.of_visits         result/test_doubts.py
+no draw of 'b' has a finite likelihood of_chains.of_visits         run/test_limits.py
 'b' (drifts by +0.1 in half the run)   of_chains.of_shares         result/test_item_alarms.py
 until was not reached                  of_chains.of_length         doubts/test_doubt.py
 a pilot run rests on 5.0 prior draws   of_maps.of_pilot            result/test_doubts.py

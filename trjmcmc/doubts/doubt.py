@@ -77,6 +77,7 @@ KINDS = {  # the gravest first
         "the run has not converged: {}. Standard errors are wide, or NaN where they cannot be "
         "estimated; see convergence().",
     ),
+    "impossible": Phrase(ConvergenceWarning, "{}: the probability counts as 0."),
     "until": Phrase(ConvergenceWarning, "until was not reached: {}."),
     "halves": Phrase(
         CoverageWarning,

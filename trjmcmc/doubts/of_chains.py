@@ -134,12 +134,15 @@ def of_visits(indicator: ModelIndicator, routes: Routes, longer: str) -> list[Do
     log_mass = {m: [r[m] for r in routes.values() if m in r] for m in labels}
     finite = {m: [e.value for e in x if math.isfinite(e.value)] for m, x in log_mass.items()}
     top = max((v for x in finite.values() for v in x), default=math.nan)
-    found = []
+    found, doubts = list[str](), list[Doubt]()
     for m in labels:
         inside = indicator.inside(m)
         share = inside.mean()
-        never = any(e.value == -math.inf and e.std_error == 0 for e in log_mass[m])
-        if never or any(map(usable, log_mass[m])) or share > COMMON_PROBABILITY:
+        if any(e.value == -math.inf and e.std_error == 0 for e in log_mass[m]):
+            words = f"no draw of {m!r} has a finite likelihood"
+            doubts.append(Doubt(m, words, kind="impossible", against=CHAINS))
+            continue
+        if any(map(usable, log_mass[m])) or share > COMMON_PROBABILITY:
             continue
         if usable(visit_probability(inside, indicator.ess)):
             continue
@@ -152,9 +155,9 @@ def of_visits(indicator: ModelIndicator, routes: Routes, longer: str) -> list[Do
         if not finite[m] or not most + reach < top + math.log(COMMON_PROBABILITY):
             found.append(m)
     if not found:
-        return []
+        return doubts
     words = f"no estimate of the probability of {', '.join(map(repr, found[:3]))}"
-    return [Doubt(EVERY, words, math.nan, longer, kind="chains", against=CHAINS)]
+    return [Doubt(EVERY, words, math.nan, longer, kind="chains", against=CHAINS), *doubts]
 
 
 def of_shares(

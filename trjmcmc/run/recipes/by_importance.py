@@ -128,11 +128,7 @@ def begun(
             for i, s in enumerate(some):
                 left = (most - sum(x.evaluations for x in some)) / (len(some) - i)
                 _climbed(s, number, LONELY * number if whole else number, limit, left)
-            for k, each in enumerate(made):
-                s = summits[k % len(codes)]
-                if planted[k] < s.evaluations and not limit.passed:
-                    planted[k] = s.evaluations
-                    each.plant(s.normals, PLANTED * account.left / len(made))
+            _plant(made, summits, planted, limit)
             _refine(made, len(codes), AIM if whole else SURE, limit)
             outlying = [*_outlying(made, summits)]
             again -= whole
@@ -142,11 +138,8 @@ def begun(
             for s, x in outlying if left > 0 else ():
                 s.climb_from(x, limit.deadline, s.evaluations + left / len(outlying))
             number = min(2 * number, climbs)
-    left = SHARE * evaluations - (account.evaluations - before)
-    with account.held_to(left), suppress(BudgetError):
-        for k, each in enumerate(made):  # what the last climbs have met
-            if planted[k] < summits[k % len(codes)].evaluations and not limit.passed:
-                each.plant(summits[k % len(codes)].normals, PLANTED * account.left / len(made))
+    with account.held_to(SHARE * evaluations - account.evaluations + before), suppress(BudgetError):
+        _plant(made, summits, planted, limit)  # what the last climbs have met
         _weigh(made, limit)
     for each in made:
         if not each.calls:
@@ -165,9 +158,10 @@ def begun(
     known = [smoothed(w) for w in by_model]
     sure = all(e.std_error < SURE for e in known if e.value > -math.inf)
     good = sure and _agree(found, len(codes))
-    found_some = (log_mass > -math.inf).any(0).tolist()
-    none = [not each for each, s in zip(found_some, summits, strict=True) if s in some]
-    climbed = tuple(number if n else s.climbs for n, s in zip(none, some, strict=True))
+    never = (log_mass == -math.inf).all(0).tolist()
+    climbed = tuple(
+        number if n else s.climbs for s, n in zip(summits, never, strict=True) if s in some
+    )
     return Begun(log_mass[met], reduce(Pool.joined, draws), by_model, climbed, good)
 
 
@@ -184,6 +178,17 @@ def _climbed(summits: Summits, enough: int, most: int, limit: Limit, left: float
         summits.climb(n, limit.deadline, last)
         if summits.climbs == before:  # none has come to its end
             break
+
+
+def _plant(
+    made: list[AdaptiveProposal], summits: list[Summits], planted: list[int], limit: Limit
+) -> None:
+    """Draw about summits that climbs have met since, as ``planted`` counts their evaluations."""
+    for k, each in enumerate(made):
+        s = summits[k % len(summits)]
+        if planted[k] < s.evaluations and not limit.passed:
+            planted[k] = s.evaluations
+            each.plant(s.normals, PLANTED * each.target.account.left / len(made))
 
 
 def _weigh(made: list[AdaptiveProposal], limit: Limit) -> None:

@@ -109,8 +109,6 @@ class Lists(Recipe):
             if stated is not None:
                 raise
             return self._cooled()
-        for never in self._never(found.log_mass):
-            warn_user(f"{never}; its probability counts as 0", ConvergenceWarning)
         if not found.good and not self.late and stated is None:
             try:
                 return self._cooled()
@@ -135,12 +133,6 @@ class Lists(Recipe):
             proposed=found.log_weights,
             poor=not found.good,
         ), state
-
-    def _never(self, log_mass: Tensor) -> list[str]:
-        """Models of which no draw of the proposals is possible, (R, M), in words."""
-        never = self.codes[(log_mass == -math.inf).all(0)]
-        labels = self.target.space.label(never) if len(never) else []
-        return [f"model {label!r}: no draw has a finite likelihood" for label in labels]
 
     def _cooled(self) -> tuple[Known, State]:
         target, plan, g = self.target, self.plan, self.generator
