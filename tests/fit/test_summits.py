@@ -9,6 +9,7 @@ from torch.distributions import Normal, Uniform
 
 import trjmcmc as trj
 from trjmcmc import clock
+from trjmcmc.fit import summits as climbing
 from trjmcmc.fit.summits import Summits
 
 CENTRES, WIDTHS, SHARES = ((-2.0, 0.5), (2.0, 1.0)), (0.3, 0.6), (0.7, 0.3)
@@ -56,6 +57,23 @@ def test_differences_follow_gradients_at_some_twenty_calls_a_climb():
     found = summits(target, 64)
     assert target.account.evaluations - before < 64 * 10 * 3
     assert torch.allclose(found.normals.mean, summits(bumps(), 64).normals.mean, atol=0.02)
+
+
+def test_climbs_end_early_at_summits_that_are_known_and_at_no_other(monkeypatch):
+    """Steps of whole climbs may cross into the next basin: a few of 128 end elsewhere."""
+
+    def met(foretold, aimed):
+        monkeypatch.setattr(climbing, "FORETOLD", foretold)
+        monkeypatch.setattr(climbing, "AIMED", aimed)
+        found = summits(bumps(black_box=True), 8)
+        before = found.evaluations
+        found.climb(120)
+        return min(found._distinct()[1].tolist()), found.evaluations - before
+
+    (whole, calls), (early, fewer) = met(0.0, 0.0), met(0.1, 0.3)
+    assert abs(early - whole) < 8 and fewer < 0.5 * calls
+    careless, _ = met(1000.0, 1000.0)  # the first summit is every climb's
+    assert careless < whole - 8
 
 
 def test_a_summit_that_one_climb_has_met_asks_for_more():

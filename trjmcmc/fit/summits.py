@@ -23,6 +23,9 @@ LOW, PATIENCE = 4.0, 10.0  # nats below the best, for each dimension and one, th
 
 SAME = 1.0  # standard deviations within which two climbs have ended at one summit
 
+FORETOLD, AIMED = 0.1, 0.3  # of what a known summit's normal foretells of a fall in height, and of
+# its distance in standard deviations, or of one: errors with which a climb counts as ended there
+
 EVEN = 0.3  # share of the weight that all summits have alike
 
 MOST = 64  # summits
@@ -36,7 +39,8 @@ class Summits:
     """Where climbs from prior draws have ended.
 
     Climbs take quasi-Newton steps along gradients, or differences where there are none: some
-    five each. What the steps have taught of the curvature makes the normal.
+    five each. What the steps have taught of the curvature makes the normal. A climb that comes to
+    where height and slope are those of the normal about a known summit has ended at this one.
 
     Arguments:
         target: The target.
@@ -83,16 +87,37 @@ class Summits:
         posterior = self._posterior
         climbs = Climbs(posterior, x, value, gradient, HISTORY, posterior.prior_scale, SETTLED)
         factor, low = climbs.diagonal.sqrt().diag_embed(), LOW * (1 + posterior.dim)
+        known, _ = self._distinct()
+        self._end_at(known, climbs, factor)
         while bool(climbs.going.any()) and clock.now() < deadline and self.evaluations < most:
             rows, _, learnt = climbs.advance(MOST_STEPS)
             factor[rows] = learnt
             best = float(torch.cat([climbs.value, self._height]).max())
             climbs.going &= climbs.value + PATIENCE * climbs.promise > best - low
+            self._end_at(known, climbs, factor)
         there = climbs.value > -math.inf
         self._x = torch.cat([self._x, climbs.x[there]])
         self._height = torch.cat([self._height, climbs.value[there]])
         self._factor = torch.cat([self._factor, factor[there]])
         return int((there & ~climbs.going).sum())
+
+    def _end_at(self, known: Tensor, climbs: Climbs, factors: Tensor) -> None:
+        """Move climbs to that of some known summits whose normal tells their height and slope."""
+        rows = climbs.going.nonzero()[:, 0]
+        if not len(rows) or not len(known):
+            return
+        x, height, factor = self._x[known], self._height[known], self._factor[known]
+        gap, slope = (climbs.x[rows, None] - x)[..., None], climbs.gradient[rows, None, :, None]
+        z = torch.linalg.solve_triangular(factor, gap, upper=False)
+        fall, distance = 0.5 * z.square().sum((2, 3)), z.norm(dim=(2, 3))
+        off = (climbs.value[rows, None] - height + fall).abs()
+        miss = (z + factor.mT @ slope).norm(dim=(2, 3))  # of a Newton step
+        told = off < FORETOLD * fall.clamp(min=1.0)
+        told &= miss < AIMED * distance.clamp(min=1.0)
+        there, which = told.max(1)
+        rows, which = rows[there], known[which[there]]
+        climbs.x[rows], climbs.value[rows] = self._x[which], self._height[which]
+        factors[rows], climbs.going[rows] = self._factor[which], False
 
     @property
     def evaluations(self) -> int:

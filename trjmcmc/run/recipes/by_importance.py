@@ -22,7 +22,7 @@ from ..stated import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 
-FEW_CLIMBS, CLIMBS = 8, 256  # from prior draws of each model: at first, in all
+FEW_CLIMBS, CLIMBS = 8, 512  # from prior draws of each model: at first, in all
 
 LONELY = 4  # times as many in the end, while one alone has met a summit that matters
 
