@@ -8,6 +8,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from .root import falling_root
+
 Array = NDArray[np.floating]
 
 FAR = 700.0  # nats beyond which exponentials are not told from 0
@@ -52,7 +54,7 @@ def acceptance_ratio(up: Array, down: Array, guess: float = 0.0) -> float:
         high += 2 * (high - guess)
     if balance(up, down, low).sum() < 0 or balance(up, down, high).sum() > 0:
         return math.nan
-    return float(scipy.optimize.brentq(lambda c: balance(up, down, c).sum(), low, high, xtol=1e-6))
+    return falling_root(lambda c: float(balance(up, down, c).sum()), low, high, 1e-6)
 
 
 def balance(up: Array, down: Array, c: float) -> Array:

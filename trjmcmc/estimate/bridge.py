@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .estimate import Estimate
 from .mean import BATCHES, batch_sums, mean_error_where
+from .root import falling_root
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
 
@@ -98,7 +99,7 @@ def _solve(here: NDArray[np.float64], there: NDArray[np.float64], effective: flo
 
     fine = np.concatenate([here[np.isfinite(here)], there[np.isfinite(there)]])
     low, high = fine.min() - WIDE, fine.max() + WIDE
-    return float(scipy.optimize.brentq(imbalance, low, high, xtol=1e-10))
+    return falling_root(imbalance, low, high, 1e-10)
 
 
 def _log_expit(x: NDArray[np.float64]) -> NDArray[np.float64]:
