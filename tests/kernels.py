@@ -159,6 +159,7 @@ COMPONENT_KERNELS = {
     "births from the prior": lambda t: ComponentBirthDeath(t, prior_share=1.0),
     "learned births": learned,
     "walk": ComponentWalk,
+    "walks": lambda t: ComponentWalk(t, times=3),
     "splits": ComponentSplitMerge,
     "learned splits": learned_split,
     "shared": lambda t: Cycle([learned(t), SharedWalk(t)]),

@@ -29,3 +29,16 @@ def test_it_forgets_what_was_and_stays_with_what_is(generator):
 def test_too_few_points_teach_nothing():
     nothing = RecentCovariance(torch.ones(2)).plus(torch.zeros(2, 2))
     assert nothing.scaled(torch.ones(2, 2)) is None
+
+
+def test_a_few_points_far_off_do_not_count(generator):
+    many = torch.cat([points(500, 1.0, generator), 300 + points(8, 1.0, generator)])
+    step = (
+        RecentCovariance(torch.ones(2)).plus(many).scaled(torch.randn(2000, 2, generator=generator))
+    )
+    torch.testing.assert_close(step.std(0), torch.tensor([1.0, 1.25**0.5]), atol=0.2, rtol=0)
+    half = torch.cat([points(500, 1.0, generator), 300 + points(500, 1.0, generator)])
+    step = (
+        RecentCovariance(torch.ones(2)).plus(half).scaled(torch.randn(2000, 2, generator=generator))
+    )
+    assert float(step.std(0).min()) > 100  # as many as the others are not few

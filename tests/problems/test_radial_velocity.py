@@ -123,12 +123,17 @@ def test_simulated_data_and_refusals():
     assert target.velocity.shape == (30,) and abs(float(target.time.mean())) < 1e-9
     again = trj.problems.radial_velocity(most=2, epochs=30, seed=3)
     assert torch.equal(target.velocity, again.velocity)
+    many = trj.problems.radial_velocity(true=3, epochs=4000, seed=3)
+    found = velocity_of(dict(zip(NAMES, many.planets_true.T, strict=True)), many.time).sum(0)
+    assert float((many.velocity - found).std()) == pytest.approx(2.0, abs=0.1)  # their error
+    assert float(many.velocity.std()) > 4.0  # the least amplitude is 4
+    assert trj.problems.radial_velocity(true=0, seed=3).planets_true.shape == (0, 5)
     ones = np.ones(4)
     assert trj.problems.radial_velocity(np.arange(4), ones, 2.0).error.tolist() == [2.0] * 4
     for wrong in ((ones, ones[:3], ones), (ones, ones, None), (None, ones, ones)):
         with pytest.raises(ShapeError):
             trj.problems.radial_velocity(*wrong)
-    for wrong in ({"most": 0}, {"period": (3.0, 1.0)}, {"epochs": 0}):
+    for wrong in ({"most": 0}, {"period": (3.0, 1.0)}, {"epochs": 0}, {"true": -1}):
         with pytest.raises(TargetError, match="expected at least 1"):
             trj.problems.radial_velocity(**wrong)
     with pytest.raises(TargetError, match="positive errors"):

@@ -59,8 +59,13 @@ FLOOR = 1e-6  # of a standard deviation that is learned, prior standard deviatio
 RATE = 0.2  # weight of the last step in what is learned
 
 
+FAR = 8.0  # times the distance from the median that three of four are within: others don't count
+
+
 class RecentCovariance:
-    """Covariance of points, as warm-up has seen it of late.
+    """Covariance of points, as warm-up has seen it of late, but for a few that are far off.
+
+    Of 512 chains a few in a poor mode would else set the length of the others' steps.
 
     Arguments:
         unit: Prior standard deviations, shape (P,).
@@ -81,6 +86,8 @@ class RecentCovariance:
         if len(x) <= x.shape[1]:
             return self
         x = x.double()
+        gap = (x - x.quantile(0.5, 0)).abs()
+        x = x[(gap <= FAR * gap.quantile(0.75, 0)).all(1)]
         mean = x.mean(0)
         gap = x - mean
         covariance = gap.T @ gap / len(gap)

@@ -6,7 +6,8 @@ from .conjugate import SolvedTarget, beta_bernoulli
 from .conjugate_selection import ConjugateSelection, conjugate_selection
 from .energies import ENERGIES, Energy, energy
 from .factor_analysis import factor_analysis, loading_matrix
-from .mixtures import gaussian_mixture_2d, mixture_1d
+from .known_evidences import SpikeBesideSlab, curved_normal, spike_beside_slab
+from .mixtures import gaussian_mixture_2d, mixture_1d, normal_mixture
 from .pulses import pulses
 from .quadrature import log_evidence
 from .radial_velocity import QuasiPeriodic, radial_velocity
@@ -25,21 +26,25 @@ __all__ = [
     "RegressionTarget",
     "SinhArcsinhMap",
     "SolvedTarget",
+    "SpikeBesideSlab",
     "Truth",
     "beta_bernoulli",
     "coal_mining",
     "conjugate_selection",
+    "curved_normal",
     "energy",
     "factor_analysis",
     "gaussian_mixture_2d",
     "loading_matrix",
     "log_evidence",
     "mixture_1d",
+    "normal_mixture",
     "pulses",
     "radial_velocity",
     "robust_regression",
     "robust_selection",
     "sinh_arcsinh",
     "sleep",
+    "spike_beside_slab",
     "variable_selection",
 ]

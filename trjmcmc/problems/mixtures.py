@@ -1,4 +1,4 @@
-"""How many components has a mixture? Univariate, and in the plane."""
+"""How many components has a mixture? Univariate, in the plane, and with full covariances."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import gammaln, logsumexp, multigammaln
 from torch import Tensor
-from torch.distributions import Exponential, Gamma, Normal, Uniform
+from torch.distributions import Chi2, Exponential, Gamma, Independent, Normal, Poisson, Uniform
 
 from ..errors import ShapeError, TargetError
 from ..space.counts import Counts
 from ..space.prior import LogWeights
 from ..target.additive import Additive
+from ..target.model import Truth
 from ..target.target import Target
 from .regression import Constants
 
 LIFT = 600.0  # nats that densities are lifted by, so that far points are not lost: to 50 sigma
 
 MARGIN = 0.2  # of the data's range, on each side of the box
+
+FREEDOM, CENTRED, SPREAD = 3.0, 0.3, 0.5  # nu - d, kappa and s of the conjugate prior
+
+EXACT = 12  # most points whose assignments are summed up: 3^12 pairs of sets
 
 SHAPE, RATE_SHAPE, RATE_FACTOR = 2.0, 0.2, 10.0  # alpha, g, h R^2 of Richardson & Green
 
@@ -203,6 +209,140 @@ def gaussian_mixture_2d(
         means_true=None if means is None else torch.tensor(means),
         dtype=dtype,
     )
+
+
+def normal_mixture(
+    y: Any = None,
+    *,
+    most: int = 6,
+    mean: float = 2.0,
+    true: int = 2,
+    points: int = 12,
+    dim: int = 2,
+    seed: int = 0,
+) -> MixtureTarget:
+    """A mixture of normals with means and full covariances of their own, 1 to ``most`` of them.
+
+    Precisions are A A' / 0.5, with A lower triangular, standard normal below its diagonal, whose
+    squares are chi-squared with d + 3, d + 2, ... degrees of freedom: covariances are
+    inverse-Wishart. Means given those are N(0, covariance / 0.3), weights Dirichlet(1, ..., 1), and
+    the number of components is Poisson, cut at 1 and ``most``.
+
+    Arguments:
+        y: Data, shape (n, d), about standardised; simulated if omitted, and standardised.
+        most: Largest number of components.
+        mean: Of the Poisson prior.
+        true: Components of simulated data, drawn from the prior, with as many points each.
+        points: n, of simulated data.
+        dim: d, of simulated data.
+        seed: Of the simulated data.
+
+    Returns:
+        A target over ``Counts`` with parameters ``mass`` (weights are masses over their sum),
+        ``diagonal`` (d,), the squares of that of A, ``below`` (d (d - 1) / 2,), row by row, and
+        ``centre`` (d,), of which the mean is sqrt(0.5 / 0.3) A'^-1 ``centre``. The likelihood is
+        :class:`trjmcmc.Additive`. Up to 12 points its truth is the sum over all assignments.
+
+    Raises:
+        ShapeError: y is not of shape (n, d).
+        TargetError: A number in y is not finite; a setting out of range.
+
+    Error:
+        Of the truth rounding only.
+
+    Source:
+        Normals with conjugate priors: Murphy (2007), Conjugate Bayesian analysis of the Gaussian
+        distribution, section 9
+
+    Example:
+        >>> target = normal_mixture(seed=1)
+        >>> target.y.shape, target.dim, round(sum(target.truth.probabilities.values()), 6)
+        (torch.Size([12, 2]), 36, 1.0)
+    """
+    if min(most, true, dim) < 1 or points < 2 * true or mean <= 0:
+        raise TargetError(
+            "most, true, dim, points, mean: expected 1 or more, two points per component, and "
+            f"above 0, got {most}, {true}, {dim}, {points} and {mean}"
+        )
+    values = _drawn_normals(true, points, dim, seed) if y is None else np.asarray(y, dtype=float)
+    if values.ndim != 2 or not values.size:
+        raise ShapeError(f"y: expected shape (n, d), got {values.shape}")
+    if not np.isfinite(values).all():
+        raise TargetError("y: expected finite numbers")
+    dim = values.shape[1]
+    data, rows = Constants(torch.tensor(values)), torch.tril_indices(dim, dim, -1)
+
+    def contribution(p: dict[str, Tensor]) -> Tensor:
+        root = p["diagonal"].double().sqrt()
+        (seen,) = data.like(root)
+        a = torch.diag_embed(root)
+        if dim > 1:
+            a = a.index_put((torch.arange(len(a))[:, None], *rows), p["below"].double())
+        gap = seen @ a / SPREAD**0.5 - p["centre"].double()[:, None] / CENTRED**0.5
+        log_density = LIFT - 0.5 * gap.square().sum(2) + root.log().sum(1, keepdim=True)
+        each = torch.cat([log_density.exp(), torch.ones_like(root[:, :1])], 1)
+        return p["mass"].double()[:, None] * each
+
+    freedom = dim + FREEDOM - torch.arange(dim)
+    normal = Independent(Normal(torch.zeros(dim), 1.0), 1)
+    lower = Independent(Normal(torch.zeros(len(rows[0])), 1.0), 1)
+    below = {"below": lower} if dim > 1 else {}
+    target = MixtureTarget(
+        Counts(most, 1, of=("mass", "diagonal", *below, "centre"), prior=Poisson(mean)),
+        {
+            "mass": Exponential(1.0),
+            "diagonal": Independent(Chi2(freedom), 1),
+            **below,
+            "centre": normal,
+        },
+        Additive(contribution, _of_weighted(0.5 * dim * math.log(2 * math.pi * SPREAD))),  # type: ignore[arg-type]
+        y=torch.tensor(values),
+    )
+    if len(values) <= EXACT:
+        log_evidence = _of_assignments(values, most)
+        log_prior = target.space.log_prior(target.space.enumerate()).double().numpy()
+        p = np.exp(log_evidence + log_prior - logsumexp(log_evidence + log_prior))
+        names = target.space.label(target.space.enumerate())
+        found = (dict(zip(names, x.tolist(), strict=True)) for x in (p, log_evidence))
+        target.truth = Truth(*found, "sum over all assignments")
+    return target
+
+
+def _of_assignments(y: np.ndarray, most: int) -> np.ndarray:
+    """Log evidences of 1 to ``most`` normals, by all assignments of few points, nats."""
+    n, d = y.shape
+    freedom, size = d + FREEDOM, 2**n
+    member = (np.arange(size)[:, None] >> np.arange(n)) & 1
+    m, sums = member.sum(1), member @ y
+    scatter = np.einsum("sn,ni,nj->sij", member, y, y) + SPREAD * np.eye(d)
+    scatter -= sums[:, :, None] * sums[:, None] / (CENTRED + m)[:, None, None]
+    log_f = gammaln(1 + m) - 0.5 * d * (m * math.log(math.pi) + np.log1p(m / CENTRED))
+    log_f += multigammaln(0.5 * (freedom + m), d) - multigammaln(0.5 * freedom, d)
+    log_f += 0.5 * freedom * d * math.log(SPREAD)
+    log_f -= 0.5 * (freedom + m) * np.linalg.slogdet(scatter)[1]
+    whole = part = np.zeros(1, dtype=int)  # all pairs of a set and a part of it
+    for i in range(n):
+        bit = 1 << i
+        whole = np.concatenate([whole, whole | bit, whole | bit])
+        part = np.concatenate([part, part, part | bit])
+    f = np.exp(log_f)
+    found = [f]
+    while len(found) < most:
+        found.append(np.bincount(whole, f[part] * found[-1][whole ^ part], size))
+    k = np.arange(1, most + 1)
+    return np.log([x[-1] for x in found]) + gammaln(k) - gammaln(k + n)
+
+
+def _drawn_normals(true: int, points: int, dim: int, seed: int) -> np.ndarray:
+    """Standardised draws of components from the prior, of each as many."""
+    rng = np.random.default_rng(seed)
+    of, y = np.arange(points) % true, np.empty((points, dim))
+    for j in range(true):
+        a = np.tril(rng.standard_normal((dim, dim)), -1)
+        a += np.diag(rng.chisquare(dim + FREEDOM - np.arange(dim)) ** 0.5)
+        z = rng.standard_normal(((of == j).sum(), dim)) + rng.standard_normal(dim) / CENTRED**0.5
+        y[of == j] = SPREAD**0.5 * np.linalg.solve(a.T, z.T).T
+    return (y - y.mean(0)) / y.std(0)
 
 
 def _of_weighted(constant: float) -> Any:

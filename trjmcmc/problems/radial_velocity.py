@@ -23,6 +23,10 @@ MOST_ECCENTRIC = 0.999  # orbits are computed up to here
 
 ITERATIONS = 4  # of Danby's fourth order: 1e-6 radians up to eccentricities of .99
 
+WATCHED = 200.0  # days of simulated data
+
+DRAWN = (4.0, 12.0)  # amplitudes of planets that are drawn, m/s
+
 # period (days), amplitude (m/s), eccentricity, argument of periastron, mean anomaly at time 0
 SIMULATED = ((12.3, 8.0, 0.1, 1.0, 2.0), (51.0, 4.0, 0.2, 4.0, 5.0))
 
@@ -141,6 +145,7 @@ def radial_velocity(
     period: tuple[float, float] = PERIOD,
     correlated: QuasiPeriodic | None = None,
     epochs: int = 60,
+    true: int | None = None,
     seed: int = 0,
 ) -> RadialVelocityTarget:
     """Keplerian orbits of 0 to ``most`` planets, equally likely, in radial velocities.
@@ -158,6 +163,8 @@ def radial_velocity(
         period: Shortest and longest period, days.
         correlated: Covariance of what the star adds; None of white noise.
         epochs: n, of simulated data.
+        true: Planets of simulated data, drawn with periods within the 200 days and amplitudes of 4
+            to 12 m/s, log-uniformly; None of two planets that are the same for every seed.
         seed: Of the simulated data.
 
     Returns:
@@ -178,18 +185,21 @@ def radial_velocity(
         >>> target = radial_velocity()
         >>> target.space.size, target.dim, target.planets_true.shape
         (4, 17, torch.Size([2, 5]))
+        >>> radial_velocity(true=3, seed=1).planets_true[:, 0].round(decimals=1)  # days
+        tensor([ 5.0000, 33.1000, 86.8000], dtype=torch.float64)
     """
-    if most < 1 or epochs < 1 or not 0 < period[0] < period[1]:
+    if min(most, epochs) < 1 or (true or 0) < 0 or not 0 < period[0] < min(period[1], WATCHED):
         raise TargetError(
-            "most, epochs, period: expected at least 1, at least 1 and 0 < shortest < longest, got "
-            f"{most}, {epochs} and {period}"
+            "most, epochs, true, period: expected at least 1, at least 1, 0 or more, and shortest "
+            f"< longest, shortest < {WATCHED:.0f} days, got {most}, {epochs}, {true} and {period}"
         )
     found = None
     if velocity is None:
         rng = np.random.default_rng(seed)
-        time = np.sort(rng.uniform(0.0, 200.0, epochs))
+        time = np.sort(rng.uniform(0.0, WATCHED, epochs))
         time -= time.mean()
         found = torch.tensor(SIMULATED, dtype=torch.float64)
+        found = found if true is None else _drawn(true, period, rng)
         names = ("period", "amplitude", "eccentricity", "periastron", "anomaly")
         exact = velocity_of(dict(zip(names, found.T, strict=True)), torch.tensor(time)).sum(0)
         error = np.full(epochs, 2.0)
@@ -234,6 +244,17 @@ def radial_velocity(
         velocity=v,
         error=s,
         planets_true=found,
+    )
+
+
+def _drawn(n: int, period: tuple[float, float], rng: np.random.Generator) -> Tensor:
+    """Planets as in ``SIMULATED``, shape (n, 5), float64."""
+    spans = (period[0], min(period[1], WATCHED)), DRAWN
+    low, high = np.log(np.array(spans)).T
+    periods, amplitudes = np.exp(rng.uniform(low, high, (n, 2))).T
+    eccentricity = np.minimum(rng.rayleigh(0.2, n), 0.9)
+    return torch.tensor(
+        np.column_stack([periods, amplitudes, eccentricity, *rng.uniform(0, 2 * math.pi, (2, n))])
     )
 
 

@@ -120,7 +120,7 @@ def component_exchanges(
 
 def component_walks(target: Target, parts: Sequence[Components]) -> list[Kernel]:
     """Walks of one component of each kind, of all at once, and of what all share."""
-    each: list[Kernel] = [Cycle([(ComponentWalk(target, part), 3)]) for part in parts]
+    each: list[Kernel] = [ComponentWalk(target, part, times=3) for part in parts]
     # as in mixtures: where one signal leaves the others as they are, scales in common are few
     each += [CommonWalk(target, part) for part in parts if part.delicate or not part.additive]
     return [*each, Cycle([(SharedWalk(target), 4)])] if parts and parts[0].shared else each

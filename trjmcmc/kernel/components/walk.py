@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from ...errors import ConfigurationError
 from ...target.exchangeable import Components, components
 from ...target.target import Target
 from ...target.units import prior_units
@@ -29,17 +30,20 @@ FIRST_FIT = 32  # warm-up step after which they are taken first; then after 64, 
 
 
 class ComponentWalk(Kernel):
-    """A Gaussian step of log-uniform length by one component, chosen at random.
+    """Gaussian steps of log-uniform length by one component, chosen at random.
 
-    Some go along one of its coordinates, which may be known much better than others; some, after
-    warm-up, as two components differ that look alike in the data. Periodic parameters go around.
+    Steps in a row share what the others add to an additive likelihood. Some go along one of its
+    coordinates, which may be known much better than others; some, after warm-up, as two components
+    differ that look alike in the data. Periodic parameters go around.
 
     Arguments:
         target: A target over :class:`~trjmcmc.Counts` whose components are exchangeable.
         kind: Name or position of the kind of components, where there are several.
+        times: Steps in a row, each accepted or not.
 
     Raises:
-        ConfigurationError: Another space, components that are not exchangeable, no such kind.
+        ConfigurationError: Another space, components that are not exchangeable, no such kind; no
+            step.
 
     Source:
         Metropolis et al. (1953), https://doi.org/10.1063/1.1699114
@@ -53,8 +57,12 @@ class ComponentWalk(Kernel):
 
     within = True
 
-    def __init__(self, target: Target, kind: Components | int | str | None = None) -> None:
-        self.target, self.components = target, components(target, kind)
+    def __init__(
+        self, target: Target, kind: Components | int | str | None = None, *, times: int = 1
+    ) -> None:
+        if times < 1:
+            raise ConfigurationError(f"times: expected 1 or more, got {times}")
+        self.target, self.components, self.times = target, components(target, kind), times
         self.name = self.components.named("component walk")
         scale = prior_units(target)[1][self.components.slots[0]]
         self.steps = LogUniformSteps(scale, LENGTHS)
@@ -65,25 +73,33 @@ class ComponentWalk(Kernel):
         self._steps = 0
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
-        parts, code, theta = self.components, state.code, state.theta
+        parts, code, infos = self.components, state.code, list[Info]()
         total = known_total(parts, state)
-        index = parts.some(code, generator)
-        x = parts.one(theta, index)
-        y, log_around = self.around(x, self._step(x, generator))
-        some = parts.count(code) > 0
-        y = torch.where(some[:, None], y, x)
-        state = State(code, theta, state.log_joint, memo_of(parts, total))
-        moved = parts.put(theta, index, y)
-        if total is None:
-            log_joint = self.target.log_joint(code, moved)
-        else:
-            change = parts.contribution(theta, y) - parts.contribution(theta, x)
-            change = parts.times(some, change)
-            log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
-        log_ratio = log_joint - state.log_joint + log_around
-        log_ratio = torch.where(some, log_ratio, -math.inf)
-        proposed = State(code, moved, log_joint, memo_of(parts, total))
-        return accept(self.name, state, proposed, log_ratio, generator)
+        index, some = parts.some(code, generator), parts.count(code) > 0
+        x, signal = parts.one(state.theta, index), None
+        state = State(code, state.theta, state.log_joint, memo_of(parts, total))
+        for _ in range(self.times):
+            theta, new = state.theta, None
+            y, log_around = self.around(x, self._step(x, generator))
+            y = torch.where(some[:, None], y, x)
+            moved = parts.put(theta, index, y)
+            total = known_total(parts, state)
+            if total is None:
+                log_joint = self.target.log_joint(code, moved)
+            else:
+                signal = parts.contribution(theta, x) if signal is None else signal
+                new = parts.contribution(theta, y)
+                change = parts.times(some, new - signal)
+                log_joint, total = parts.log_joint(code, moved, state.log_joint, total, change)
+            log_ratio = log_joint - state.log_joint + log_around
+            log_ratio = torch.where(some, log_ratio, -math.inf)
+            proposed = State(code, moved, log_joint, memo_of(parts, total))
+            state, (info,) = accept(self.name, state, proposed, log_ratio, generator)
+            infos.append(info)
+            x = torch.where(info.accepted[:, None], y, x)
+            if new is not None and signal is not None:
+                signal = torch.where(info.accepted.view(-1, *[1] * (new.ndim - 1)), new, signal)
+        return state, infos
 
     def _step(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Of each component (C, P)."""
@@ -101,10 +117,9 @@ class ComponentWalk(Kernel):
         return torch.where(pick, alike, step)
 
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
-        (info,) = infos
-        found = copy.copy(self)
-        found._steps = self._steps + 1
-        if due(found._steps, FIRST_FIT):
+        info, found = infos[-1], copy.copy(self)
+        found._steps = self._steps + self.times
+        if any(due(n + 1, FIRST_FIT) for n in range(self._steps, found._steps)):
             rows, items = self.components.items(info.code).nonzero(as_tuple=True)
             x = self.components.of(info.theta)[rows, items]
             found._differences = differences(self.components, info.theta[rows], x, self._unit)

@@ -14,14 +14,13 @@ from ...draws import Pool
 from ...errors import UnreachableError
 from ...kernel.base import Kernel, State, start
 from ...pilot.generation import systematic
+from ...pilot.smc import next_step
 from ...target.target import Target
 from ...target.tempered import Tempered
 from ..plan import Plan
 from ..stated import Stated
 from .base import Known, Recipe
 from .climbs import uphill
-
-BISECTIONS = 40  # of a step of the power
 
 DRAWN = 200  # prior draws of each chain at most, where a likelihood may be 0
 
@@ -84,7 +83,9 @@ class CooledRecipe(Recipe):
         power = 0.0
         while power < 1:
             level = target.log_prior_and_likelihood(code, theta)[1].double().view(-1, plan.groups)
-            step = 1 - power if self.late else self._step(level, 1 - power)
+            at = torch.full_like(level[:1].T, power)
+            kept = next_step(level.T, torch.ones_like(level.T), at, plan.kept)
+            step = 1 - power if self.late else float(kept.mean())
             log_evidence += (step * level).logsumexp(0) - math.log(len(level))
             rows = self._resampled((step * level).softmax(0))
             power += step
@@ -163,26 +164,6 @@ class CooledRecipe(Recipe):
         probable = space.log_prior(sized) > space.log_prior(code).mean() + LEAST_PROBABLE
         other = torch.arange(n, device=code.device) % 2 == 1
         return torch.where((other & probable)[:, None], sized, code)
-
-    def _step(self, level: Tensor, most: float) -> float:
-        """The step of the power that keeps the planned share of the points effective.
-
-        Arguments:
-            level: Log likelihoods by point and group, shape (n, K), nats.
-            most: Up to power 1.
-        """
-
-        def effective(step: float) -> float:
-            weights = (step * level).softmax(0)
-            return float((1 / weights.square().sum(0)).mean()) / len(level)
-
-        if effective(most) >= self.plan.kept:
-            return most
-        low, high = 0.0, most
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if effective(middle) > self.plan.kept else (low, middle)
-        return high
 
     def _resampled(self, weights: Tensor) -> Tensor:
         """Chains to go on from, systematically within each group, shape (C,).
