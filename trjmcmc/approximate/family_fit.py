@@ -31,6 +31,7 @@ from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
 from ..transport.mixture import MixtureOfMaps
+from ..transport.labelled_components import LabelledComponents
 from ..transport.whitened import Whitened
 from .climbs import ClimbsByModel
 from .covering import cover, nearly_exact
@@ -133,7 +134,9 @@ class FamilyFit:
             self._check_objective()
             self.name = ""
             return map_of("mean-field", self._blank(), {})
-        if self.audits and self.target.dim <= self.policy.many_coordinates:
+        p = self.policy
+        labelled = self.climbs.like is not None and self.target.dim > p.most_normal_coordinates
+        if self.audits and self.target.dim <= p.many_coordinates and not labelled:
             self._pilot()
         self._check_objective()
         made = self._fit()
@@ -327,12 +330,17 @@ class FamilyFit:
         rests = f"the pilot run rests on {ancestors:.0f} prior draws"
         return f"{rests}, its halves differ by {gap:.1f} nats"
 
-    def _under_a_flow(self, normals: MixtureOfMaps) -> Transport:
+    def _under_a_flow(self, normals: Transport) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)
         self.name = f"{self.name} under a flow"
-        made = flow_over(normals, flow.flow, self.active)
+        if isinstance(normals, LabelledComponents):
+            assert isinstance(normals.base, MixtureOfMaps)
+            made: Transport = normals.around(flow_over(normals.base, flow.flow, self.active))
+        else:
+            assert isinstance(normals, MixtureOfMaps)
+            made = flow_over(normals, flow.flow, self.active)
         return made.to(self.target.device, self.target.dtype)
 
     # ---- training -----------------------------------------------------------------------------

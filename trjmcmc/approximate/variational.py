@@ -25,6 +25,7 @@ from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
+from .climbs import ClimbsByModel, grown
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .family_fit import OBJECTIVES, FamilyFit
 from .policy import ApproximationPolicy
@@ -146,7 +147,9 @@ def variational(
     }
     generator = torch.Generator(target.device).manual_seed(seed)
     with target.counted_in(account):
-        if target.space.few and models is None:
+        if family == RECOMMENDED and models is None and (climbs := grown(target, generator)):
+            answer = _of_counts(climbs, n)
+        elif target.space.few and models is None:
             recipe = FamilyFit(
                 target,
                 family,
@@ -208,6 +211,20 @@ def _of_few(recipe: FamilyFit, n: int) -> Variational:
     if report is None and target.dim and recipe.audits:
         more.append(of_no_audit(recipe.pilot_said))
     return audited(answer, report, more)
+
+
+def _of_counts(climbs: ClimbsByModel, n: int) -> Variational:
+    """Normals of like components, count by count, and the q(m) that fits them best."""
+    target, generator = climbs.target, climbs.generator
+    transport, listed = climbs.distinct(), climbs.codes[: len(climbs.found)]
+    answer = answered(
+        target, None, transport, generator, n=n, family="pathfinder", listed=listed
+    )
+    assert answer.models is not None
+    log_prior = target.space.log_prior(listed).double()
+    found = torch.tensor(answer.models["log_evidence"].to_numpy()) + log_prior.cpu()
+    more = [*climbs.missed(transport, found.tolist()), of_no_audit("there are too many counts")]
+    return audited(answer, None, more)
 
 
 def _of_many(
