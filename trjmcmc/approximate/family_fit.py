@@ -18,6 +18,7 @@ from ..doubts.of_search import of_climbs
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
+from ..fit.climbs_by_model import ClimbsByModel
 from ..fit.objective import Objective
 from ..fit.pathfinder import pathfinder, pathfinder_map
 from ..fit.reverse import ReverseKL, goes_back_cheaply
@@ -33,7 +34,6 @@ from ..transport.base import Transport
 from ..transport.mixture import MixtureOfMaps
 from ..transport.labelled_components import LabelledComponents
 from ..transport.whitened import Whitened
-from .climbs import ClimbsByModel
 from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
@@ -215,6 +215,8 @@ class FamilyFit:
         matters = self.active.any(-1).cpu()
         if self.audit is not None:
             matters = matters & self.audit.matters
+        elif self.climbs.made:
+            matters = matters & self.climbs.likely.to(matters.device)
         found: list[int] = matters.nonzero()[:, 0].tolist()
         return found
 

@@ -14,6 +14,7 @@ import torch
 from .. import clock
 from ..doubts.of_answers import of_no_audit
 from ..errors import ConfigurationError, TargetError
+from ..fit.climbs_by_model import ClimbsByModel, grown
 from ..fit.reverse import GRADIENTS
 from ..pilot.report import AuditReport
 from ..result.answer import audited
@@ -25,7 +26,6 @@ from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
-from .climbs import ClimbsByModel, grown
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .family_fit import OBJECTIVES, FamilyFit
 from .policy import ApproximationPolicy
@@ -207,7 +207,8 @@ def _of_few(recipe: FamilyFit, n: int) -> Variational:
     assert answer.models is not None
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
-    more = [*recipe.climbs.missed(transport, found), *recipe.doubts]
+    missed = recipe.climbs.missed(transport, found) if recipe.climbs.made else []
+    more = [*missed, *recipe.doubts]
     if report is None and target.dim and recipe.audits:
         more.append(of_no_audit(recipe.pilot_said))
     return audited(answer, report, more)

@@ -120,10 +120,13 @@ def variational(
     space = target.space
     kind = type(weights).__name__ if weights is not None else ""
     models = None
-    codes = space.enumerate() if listed is None and weights is None else listed
+    codes = space.enumerate() if listed is None and space.few and space.several else listed
     if weights is None:
-        assert codes is not None
+        codes = space.enumerate() if codes is None else codes
         models, weights = best_weights(target, transport, codes, generator, n)
+    elif codes is not None:
+        models, _ = best_weights(target, transport, codes, generator, n)
+        models["probability"] = weights.log_prob(codes).double().exp().tolist()
         kind = "their evidence bounds" if space.several else ""
     weighed = weigh(target, weights, transport, generator, n)
     log_w = weighed.log_w

@@ -12,7 +12,6 @@ from torch import Tensor
 from ..doubts.doubt import Doubt
 from ..doubts.of_search import of_climbs
 from ..errors import TRJError
-from ..fit.pathfinder import Pathfinder, pathfinder
 from ..pilot.parts import Part
 from ..pilot.report import LOST_NATS
 from ..target.exchangeable import Components, components_of
@@ -20,6 +19,7 @@ from ..target.target import Target
 from ..transport.base import Identity, Transport
 from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
+from .pathfinder import Pathfinder, pathfinder
 from ..transport.labelled_components import LabelledComponents
 
 LIGHT = 0.01  # mass of a posterior that climbs may find and q may lack
@@ -29,6 +29,8 @@ RAREST = math.log(1e-4)  # weight of a normal that is left out
 PATHS = 8  # climbs of a model
 
 HOPELESS, GIVEN_UP = 30.0, 4  # nats below the best count, and such counts in a row, that end it
+
+UNLIKELY = 15.0  # nats below the best bound from which a count of like components does not matter
 
 BIRTHS, TRIED_BIRTHS = 4, 64  # of them that begin with a newborn component, and newborns for each
 
@@ -70,15 +72,20 @@ class ClimbsByModel:
                 one = None
             found.append(one)
             if self.like is not None and not self.target.space.few:
-                height = -math.inf if one is None else self._of_every_labelling(one)
+                height = -math.inf if one is None else _of_every_labelling(one)
                 best, behind = max(best, height), behind + 1 if height < best - HOPELESS else 0
                 if behind == GIVEN_UP:
                     break
         return found
 
-    def _of_every_labelling(self, found: Pathfinder) -> float:
-        """The best bound of climbs of like components, times k!, nats."""
-        return float(found.elbo.max()) + math.lgamma(int(found.code[0]) + 1)
+    @property
+    def likely(self) -> Tensor:
+        """Of like components the counts whose best bound is not hopeless, else all, (M,) bool."""
+        if self.like is None:
+            return torch.ones(len(self.codes), dtype=torch.bool)
+        bounds = [-math.inf if f is None else _of_every_labelling(f) for f in self.found]
+        height = torch.tensor(bounds)
+        return height > height.max() - UNLIKELY
 
     @cached_property
     def like(self) -> Components | None:
@@ -189,8 +196,6 @@ class ClimbsByModel:
             log_evidence: Of each model, p(model) included, nats, by importance sampling.
         """
         found = []
-        if not self.made:
-            return []
         total = float(torch.tensor(log_evidence).nan_to_num(-math.inf).logsumexp(0))
         for m, climbs in enumerate(self.found):
             if climbs is None or not bool(self.target.space.active(self.codes[m : m + 1]).any()):
@@ -208,6 +213,11 @@ class ClimbsByModel:
                 (label,) = self.target.space.label(self.codes[m : m + 1])
                 found.append(of_climbs(label, float(mass[lost].max().exp())))
         return found
+
+
+def _of_every_labelling(found: Pathfinder) -> float:
+    """The best bound of climbs of like components, times k!, nats."""
+    return float(found.elbo.max()) + math.lgamma(int(found.code[0]) + 1)
 
 
 def grown(target: Target, generator: torch.Generator) -> ClimbsByModel | None:
