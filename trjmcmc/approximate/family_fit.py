@@ -31,8 +31,8 @@ from ..pilot.screening import draws_within, search_modes
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.mixture import MixtureOfMaps
 from ..transport.labelled_components import LabelledComponents
+from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
 from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
@@ -296,6 +296,7 @@ class FamilyFit:
 
     def _by_normals(self) -> Transport | None:
         """Normals, under a flow where they fall short; None where they can't be had."""
+        made: Transport
         few = int(self.active.sum(-1).max()) <= self.policy.most_normal_coordinates
         asked = self.family == "normals"
         if self.options and (asked or self.family == RECOMMENDED):

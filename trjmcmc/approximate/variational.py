@@ -218,9 +218,7 @@ def _of_counts(climbs: ClimbsByModel, n: int) -> Variational:
     """Normals of like components, count by count, and the q(m) that fits them best."""
     target, generator = climbs.target, climbs.generator
     transport, listed = climbs.distinct(), climbs.codes[: len(climbs.found)]
-    answer = answered(
-        target, None, transport, generator, n=n, family="pathfinder", listed=listed
-    )
+    answer = answered(target, None, transport, generator, n=n, family="pathfinder", listed=listed)
     assert answer.models is not None
     log_prior = target.space.log_prior(listed).double()
     found = torch.tensor(answer.models["log_evidence"].to_numpy()) + log_prior.cpu()

@@ -17,10 +17,10 @@ from ..pilot.report import LOST_NATS
 from ..target.exchangeable import Components, components_of
 from ..target.target import Target
 from ..transport.base import Identity, Transport
+from ..transport.labelled_components import LabelledComponents
 from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
 from .pathfinder import Pathfinder, pathfinder
-from ..transport.labelled_components import LabelledComponents
 
 LIGHT = 0.01  # mass of a posterior that climbs may find and q may lack
 
@@ -133,12 +133,12 @@ class ClimbsByModel:
             for k, (log_w, centre, factor) in enumerate(normals):
                 loc[i, k], tril[i, k], log_weights[i, k] = centre, factor, log_w
         made = MixtureOfMaps(Gaussians(self.target.space, loc, tril), log_weights=log_weights)
-        found: Transport = made.requires_grad_(False)
+        transport: Transport = made.requires_grad_(False)
         if self.like is not None:  # places of the components are those of the best normal
             slots, each_tril = self.like.slots, tril[:, 0]
             variance = each_tril.square().sum(-1)[:, slots]
-            found = LabelledComponents(made, loc[:, 0][:, slots], variance)
-        return found.to(self.target.device, self.target.dtype)
+            transport = LabelledComponents(made, loc[:, 0][:, slots], variance)
+        return transport.to(self.target.device, self.target.dtype)
 
     def _in_places(self, normals: list[Normal], like: Components, m: int) -> list[Normal]:
         """Normals with components in the places that they have in the best one."""

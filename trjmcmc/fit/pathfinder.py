@@ -139,13 +139,15 @@ def pathfinder(
     posterior = Posterior(target, code, generator)
     if not posterior.dim:
         paths = 1
-    begun = posterior.starts(paths)
+    x, value, gradient = posterior.starts(paths)
     if starts is not None and posterior.dim:
-        x = posterior.rounded(starts[:, posterior.used])
-        pairs = zip(begun, (x, *posterior.with_gradient(x)), strict=True)
-        begun = tuple(torch.cat(pair) for pair in pairs)
-        paths += len(x)
-    climbs = Climbs(posterior, *begun, history)
+        there = posterior.rounded(starts[:, posterior.used])
+        more, slope = posterior.with_gradient(there)
+        x, value, gradient = (
+            torch.cat(pair) for pair in ((x, there), (value, more), (gradient, slope))
+        )
+        paths = len(x)
+    climbs = Climbs(posterior, x, value, gradient, history)
     loc, tril = climbs.x.clone(), torch.eye(posterior.dim).to(climbs.x).repeat(paths, 1, 1)
     elbo = posterior.elbo(loc, tril, draws)
     failed = dict.fromkeys(climbs.nowhere, "no draw of a start has a density and a gradient")
