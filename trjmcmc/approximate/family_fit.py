@@ -55,7 +55,11 @@ OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
-TRIED = 4000  # draws of a model that tell the effective share of its weights
+CLIMBED, FEWEST_FIXED = 40, 50  # evaluations of each fixed draw, about, and the fewest of those
+
+TRIED, FEWEST_TRIED = 4000, 400  # draws of a model that tell the effective share of its weights
+
+TRIED_SHARE = 0.05  # of the evaluations that they take, all models together
 
 
 class Near(NamedTuple):
@@ -126,6 +130,8 @@ class FamilyFit:
         self.codes = self.target.space.enumerate()
         self.active = self.target.space.active(self.codes)
         self.climbs = ClimbsByModel(self.target, self.codes, self.generator)
+        share = int(min(TRIED_SHARE * self.most / len(self.codes), TRIED))
+        self._tried = max(FEWEST_TRIED, share)
         self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
@@ -182,7 +188,8 @@ class FamilyFit:
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
         found: list[Part] = []
-        each = self._for_climbs / len(self.codes)
+        spent = self.target.account.evaluations - self._spent_before
+        each = min(self._for_climbs, self.most - spent) / len(self.codes)
         n = draws_within(each)
         for m in self._that_matter if n >= FEWEST_SEARCHED else ():
             code = self.codes[m]
@@ -206,7 +213,7 @@ class FamilyFit:
 
     def _log_mass(self, transport: Transport, code: Tensor) -> float:
         """Log evidence of a model by the map, p(model) included, nats."""
-        log_w = log_weights(self.target, transport, code, TRIED, self.generator)
+        log_w = log_weights(self.target, transport, code, self._tried, self.generator)
         return log_mean_weight(log_w).value
 
     @property
@@ -381,13 +388,17 @@ class FamilyFit:
             return None
         assert isinstance(self.family, str)
         p, other = self.policy, map_of(self.family, self._blank(), self.options)
+        each = self.left / (2 * len(self.codes))  # of a climb, and model
+        draws = int(min(p.fixed_draws, each / CLIMBED)) // 2 * 2
+        if draws < FEWEST_FIXED:
+            return None
         return climbed(
             self.target,
             [made, other],
             self.codes,
             self.generator,
-            draws=p.fixed_draws,
-            steps=p.climb_steps,
+            draws=draws,
+            steps=int(min(p.climb_steps, each / draws)),
         )
 
     def _check_without_gradients(self, family: str) -> None:
@@ -542,10 +553,12 @@ class FamilyFit:
         near = Near(1.0, 0.0)
         for m in self._that_matter:
             try:
-                log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
+                log_w = log_weights(
+                    self.target, transport, self.codes[m], self._tried, self.generator
+                )
             except TRJError:
                 return Near(0.0, math.inf)
             found = log_mean_weight(log_w)
             gap = found.value - float(log_w.mean())
-            near = Near(min(near.share, found.ess / TRIED), max(near.gap, gap))
+            near = Near(min(near.share, found.ess / self._tried), max(near.gap, gap))
         return near

@@ -22,7 +22,7 @@ from ..doubts.of_answers import (
     of_spread,
     of_weights,
 )
-from ..doubts.of_search import of_neighbours
+from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_neighbours
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
@@ -100,6 +100,7 @@ def variational(
     n: int = Q_DRAWS,
     family: str = "",
     listed: Tensor | None = None,
+    far: int = FAR_DRAWS,
 ) -> Variational:
     """Draw from q, and weigh the draws.
 
@@ -111,6 +112,7 @@ def variational(
         family: Of the map, by name.
         listed: Models that have a row each, and a share of the q(m) that fits best, (M, L); all of
             a small space if omitted.
+        far: Draws of longer tails at most, of all models together.
 
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
@@ -147,7 +149,7 @@ def variational(
     out_there: list[Doubt] = []
     if models is not None:
         assert codes is not None
-        models, out_there = _with_longer_tails(models, codes, target, transport, generator)
+        models, out_there = _with_longer_tails(models, codes, target, transport, generator, far)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
         log_evidence = _in_total(models, space.log_prior(codes))
         k = max([k, *models["pareto_k"][unknown]])
@@ -184,6 +186,21 @@ def variational(
         *of_neighbours(target, transport, weighed.code, log_evidence.value, generator),
     ]
     return replace(answer, doubts=tuple(found))
+
+
+def answer_cost(space: Space, n: int, far: int) -> int:
+    """Evaluations of the answer of a fit at most.
+
+    Arguments:
+        space: The models.
+        n: Draws from q.
+        far: Draws of longer tails, of all models together.
+    """
+    if not space.few:
+        return n + NEIGHBOURS * DRAWS_OF_A_NEIGHBOUR
+    models = int(space.size or 1)
+    each = max(FEWEST_OF_A_MODEL, n // models)
+    return n + models * (each + max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // models))
 
 
 def _by_model(sample: VariationalDraws) -> Iterator[tuple[str, dict[str, Any], Tensor]]:
@@ -248,6 +265,7 @@ def _with_longer_tails(
     target: Target,
     transport: Transport,
     generator: torch.Generator,
+    far: int,
 ) -> tuple[pd.DataFrame, list[Doubt]]:
     """The table of models, with evidences by draws of longer tails.
 
@@ -259,7 +277,7 @@ def _with_longer_tails(
     """
     space, table = target.space, table.copy()
     doubts = list[Doubt]()
-    n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
+    n = max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None:
