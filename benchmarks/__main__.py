@@ -6,6 +6,7 @@
     python -m benchmarks --case chains --case overhead --threads 2
     python -m benchmarks --case device             # a GPU beside the CPU, eight minutes at most
     python -m benchmarks --case peers              # needs pip install '.[peers]'
+    python -m benchmarks --paper vti --quick       # or yin-jiao, mixture, dibs, favi: see papers.py
 
 Calibration, training and moves inside a model have scripts of their own; see README.md here.
 Writes a JSON with machine, versions, seed and every figure, the same as Markdown, and pictures.
@@ -30,7 +31,7 @@ import torch
 import trjmcmc as trj
 from trjmcmc.compare.classical import METHODS
 
-from . import alarms, bridge_spread, device, figures, honesty, samplers, scaling, yin_jiao
+from . import alarms, bridge_spread, device, figures, honesty, papers, samplers, scaling, yin_jiao
 from .peers import run
 
 Rows = list[dict[str, Any]]
@@ -205,6 +206,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--case", choices=cases, action="append", help="all if omitted")
+    parser.add_argument("--paper", choices=papers.PAPERS, help="its studies, and nothing else")
     parser.add_argument("--sampler", choices=["default", *METHODS], action="append")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--budget", type=float, help="seconds a sampler, 30 if omitted")
@@ -213,6 +215,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, default=Path("output/benchmarks"), help="a folder")
     options = parser.parse_args()
+    if options.paper:
+        raise SystemExit(papers.run(options.paper, options.quick))
     options.budget = options.budget or (QUICK_BUDGET if options.quick else BUDGET)
     torch.set_num_threads(options.threads)
     found: dict[str, Any] = {"environment": environment(options), "cases": {}}

@@ -36,7 +36,6 @@ WEIGHTS = {
     "categorical": trj.weights.CategoricalWeights,
     "ucb": trj.weights.GaussianSurrogateWeights,
     "thompson": lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="thompson"),
-    "process": trj.weights.GaussianProcessWeights,
 }
 
 

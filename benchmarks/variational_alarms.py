@@ -20,6 +20,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,8 @@ from torch.distributions import Categorical, MixtureSameFamily, MultivariateNorm
 
 import trjmcmc as trj
 from examples.solved import linear_regression, logistic_regression, spike_and_slab
-from trjmcmc.result.answer import variational
+from trjmcmc.fit.climbs_by_model import ClimbsByModel
+from trjmcmc.result.answer import best_weights, variational
 from trjmcmc.transport import Gaussians
 from trjmcmc.weights.base import ModelWeights
 
@@ -98,11 +100,49 @@ def one_gumbel(seed: int) -> trj.approximate.Variational:
     return variational(target, weights, trj.transport.LaplaceMap(target), generator)
 
 
+class Settled(trj.weights.CategoricalWeights):
+    """q(m) that is not learnt."""
+
+    def learn(self, code: torch.Tensor, loss: torch.Tensor) -> None:
+        """Nothing."""
+
+
+def counts(seed: int, settled: bool) -> trj.approximate.Variational:
+    """Three sources of five at most: normals of each count, and the q(m) that fits them best.
+
+    If ``settled`` q(m) has settled on two sources: these are fitted as well as can be, and other
+    counts are where training began.
+    """
+    target = trj.problems.gaussian_mixture_2d(
+        true=3, points=100, most=5, side=8.0, seed=seed, dtype=torch.float64
+    )
+    climbs = ClimbsByModel(target, target.space.enumerate(), torch.Generator().manual_seed(seed))
+    transport = climbs.distinct()
+    weights = Settled(target.space)
+    with torch.no_grad():
+        if settled:
+            parts = transport.base.components
+            others = [0, 2, 3, 4]
+            parts.loc[others] = 0.0
+            parts.tril[others] = torch.eye(target.dim).to(parts.tril)
+            weights.logits.copy_(torch.tensor([-40.0, 0.0, -40.0, -40.0, -40.0]))
+        else:
+            table, _ = best_weights(
+                target, transport, climbs.codes, torch.Generator().manual_seed(seed), 5000
+            )
+            log_prior = target.space.log_prior(climbs.codes)
+            weights.logits.copy_(torch.tensor(table["elbo"].to_numpy()) + log_prior)
+    sampler = trj.TRJSampler(target, transport, models=weights, seed=seed)
+    sampler.fit(pilot=False, audit=False, steps=1, progress=False)
+    return sampler.variational
+
+
 PLANTED: dict[str, Callable[[int], trj.approximate.Variational]] = {
     "collapsed wave": trough,
     "dropped mode": three_of_four,
     "mean field at .9": independent,
     "one Gumbel variable": one_gumbel,
+    "settled on two of three": partial(counts, settled=True),
 }
 
 

@@ -221,9 +221,8 @@ WEIGHTS = {
     "mean field": trj.weights.MeanField,
     "gaussian": trj.weights.GaussianSurrogateWeights,
     "thompson": lambda s: trj.weights.GaussianSurrogateWeights(s, acquisition="thompson"),
-    "process": trj.weights.GaussianProcessWeights,
 }
-LEARNT = ["categorical", "made", "gaussian", "thompson", "process"]
+LEARNT = ["categorical", "made", "gaussian", "thompson"]
 
 
 def trained(name, space, steps, generator, batch=256):
@@ -325,29 +324,42 @@ def test_a_step_changes_the_entropy_by_no_more_than_asked(generator):
         assert abs(float(entropies[1] - entropies[0])) < 0.1  # estimated from the same draws
 
 
-def test_beliefs_are_updated_by_bayes_rule(generator):
-    """Against the formulas of normal beliefs, independent and not."""
+def test_beliefs_are_updated_by_bayes_rule():
+    """Against the formulas of independent normal beliefs, with the noise of repeated draws."""
     space = toys.conjugate_subsets().space
     code = space.enumerate()[torch.tensor([0, 3, 3, 5])]
     value = torch.tensor([0.1, -1.0, -0.6, 0.7], dtype=torch.float64)
-    settings = {"scale": 1.0, "prior_sd": 2.0, "noise": 0.5, "most_gain": 50.0}
-    mean = float(value.mean())
-    process = trj.weights.GaussianProcessWeights(space, **settings)
-    prior, index = process.prior.clone(), space.index(code)
-    process.learn(code, -value)
-    k = prior[:, index]
-    gain = k @ torch.linalg.inv(k[index] + 0.25 * torch.eye(4))
-    assert torch.allclose(process.mean, mean + gain @ (value - mean), atol=1e-8)
-    assert torch.allclose(process.covariance, prior - gain @ k.T, atol=1e-8)
-    independent = trj.weights.GaussianSurrogateWeights(space, **settings)
-    independent.learn(code, -value)
-    after = 1 / (1 / 4.0 + 2 / 0.25)
-    assert float(independent.variance[3]) == pytest.approx(after)
-    assert float(independent.mean[3]) == pytest.approx(after * (mean / 4 - 1.6 / 0.25))
-    before = independent.variance.clone()
-    independent.moved(0.01)
-    assert bool((independent.variance >= before).all())
-    assert float(independent.variance[3]) > float(before[3])
+    weights = trj.weights.GaussianSurrogateWeights(space, prior_sd=2.0)
+    weights.learn(code, -value)
+    noise = 0.9 * 1.0 + 0.1 * (0.2**2 + 0.2**2)  # at first one square nat
+    average, count = torch.tensor([0.1, -0.8, 0.7]), torch.tensor([1.0, 2.0, 1.0])
+    expected = 4.0 + noise / count
+    centre = float((average / expected).sum() / (1 / expected).sum())  # common to all
+    seen = torch.tensor([0, 3, 5])
+    gain = 4.0 / (4.0 + noise / count)
+    assert weights.drift == 0.0 and weights.noise == pytest.approx(noise)
+    assert torch.allclose(
+        weights.mean[seen], (centre + gain * (average - centre)).double(), atol=1e-6
+    )
+    assert torch.allclose(weights.variance[seen], (4.0 * (1 - gain)).double(), atol=1e-6)
+    assert float(weights.mean[1]) == pytest.approx(centre)
+    assert float(weights.variance[1]) == 4.0
+
+
+def test_beliefs_measure_how_fast_bounds_move(generator):
+    """Bounds that are random walks, beside a rise of all: the drift is their variance."""
+    space = trj.Subsets([f"x{i}" for i in range(4)], of="b")
+    space = trj.Target(space, {"b": Normal(0.0, 1.0)}, lambda p, active: p["b"].sum(-1)).space
+    weights = trj.weights.GaussianSurrogateWeights(space, prior_sd=10.0)
+    bound, codes = torch.zeros(16), space.enumerate().repeat(8, 1)
+    for _ in range(400):
+        bound = bound + 1.0 + 0.3 * torch.randn(16, generator=generator)
+        noise = 2.0 * torch.randn(128, generator=generator)
+        weights.learn(codes, -(bound[space.index(codes)] + noise))
+    assert weights.noise == pytest.approx(4.0, rel=0.5)
+    assert weights.drift == pytest.approx(0.09, abs=0.2)
+    off = weights.mean - weights.mean.mean() - (bound - bound.mean())
+    assert float(off.square().mean()) < 4 * 0.5  # a batch alone: 0.5
 
 
 def test_losses_that_are_not_finite_count_as_bad(generator):
@@ -426,14 +438,7 @@ def test_mean_field_finds_independent_units(gradient, tolerance, generator):
             ConfigurationError,
             "thompson",
         ),
-        (lambda s: trj.weights.GaussianSurrogateWeights(s, noise=0.0), ConfigurationError, "noise"),
-        (
-            lambda s: trj.weights.GaussianProcessWeights(
-                trj.Subsets([str(i) for i in range(13)], of="b")
-            ),
-            ConfigurationError,
-            "at most 4096 models, got 8192; use",
-        ),
+        (lambda s: trj.weights.GaussianSurrogateWeights(s, beta=0.0), ConfigurationError, "beta"),
         (
             lambda s: trj.weights.CategoricalWeights(
                 trj.Subsets([str(i) for i in range(20)], of="b")

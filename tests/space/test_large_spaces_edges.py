@@ -29,12 +29,9 @@ def small_models(units=4, value=-75.0):
     )
 
 
-@pytest.mark.parametrize(
-    "make", [trj.weights.GaussianSurrogateWeights, trj.weights.GaussianProcessWeights]
-)
-def test_surrogates_keep_to_possible_models(make, generator):
+def test_surrogates_keep_to_possible_models(generator):
     space = small_models().space
-    weights = make(space)
+    weights = trj.weights.GaussianSurrogateWeights(space)
     for _ in range(5):
         code = weights.explore(64, generator)
         assert int(code.sum(1).max()) <= 2

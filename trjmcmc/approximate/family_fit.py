@@ -18,6 +18,7 @@ from ..doubts.of_search import of_climbs
 from ..draws import Pool
 from ..errors import ConfigurationError, ConvergenceWarning, TRJError
 from ..estimate.importance import log_mean_weight, log_weights
+from ..fit.climbs_by_model import ClimbsByModel
 from ..fit.objective import Objective
 from ..fit.pathfinder import pathfinder, pathfinder_map
 from ..fit.reverse import ReverseKL, goes_back_cheaply
@@ -30,9 +31,9 @@ from ..pilot.screening import draws_within, search_modes
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
+from ..transport.labelled_components import LabelledComponents
 from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
-from .climbs import ClimbsByModel
 from .covering import cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
@@ -54,7 +55,11 @@ OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
-TRIED = 4000  # draws of a model that tell the effective share of its weights
+CLIMBED, FEWEST_FIXED = 40, 50  # evaluations of each fixed draw, about, and the fewest of those
+
+TRIED, FEWEST_TRIED = 4000, 400  # draws of a model that tell the effective share of its weights
+
+TRIED_SHARE = 0.05  # of the evaluations that they take, all models together
 
 
 class Near(NamedTuple):
@@ -125,6 +130,8 @@ class FamilyFit:
         self.codes = self.target.space.enumerate()
         self.active = self.target.space.active(self.codes)
         self.climbs = ClimbsByModel(self.target, self.codes, self.generator)
+        share = int(min(TRIED_SHARE * self.most / len(self.codes), TRIED))
+        self._tried = max(FEWEST_TRIED, share)
         self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
@@ -133,7 +140,9 @@ class FamilyFit:
             self._check_objective()
             self.name = ""
             return map_of("mean-field", self._blank(), {})
-        if self.audits and self.target.dim <= self.policy.many_coordinates:
+        p = self.policy
+        labelled = self.climbs.like is not None and self.target.dim > p.most_normal_coordinates
+        if self.audits and self.target.dim <= p.many_coordinates and not labelled:
             self._pilot()
         self._check_objective()
         made = self._fit()
@@ -179,7 +188,8 @@ class FamilyFit:
     def _lost(self, transport: Transport) -> list[Part]:
         """Parts of posteriors that climbs of prior draws meet and a map lacks."""
         found: list[Part] = []
-        each = self._for_climbs / len(self.codes)
+        spent = self.target.account.evaluations - self._spent_before
+        each = min(self._for_climbs, self.most - spent) / len(self.codes)
         n = draws_within(each)
         for m in self._that_matter if n >= FEWEST_SEARCHED else ():
             code = self.codes[m]
@@ -203,7 +213,7 @@ class FamilyFit:
 
     def _log_mass(self, transport: Transport, code: Tensor) -> float:
         """Log evidence of a model by the map, p(model) included, nats."""
-        log_w = log_weights(self.target, transport, code, TRIED, self.generator)
+        log_w = log_weights(self.target, transport, code, self._tried, self.generator)
         return log_mean_weight(log_w).value
 
     @property
@@ -212,6 +222,8 @@ class FamilyFit:
         matters = self.active.any(-1).cpu()
         if self.audit is not None:
             matters = matters & self.audit.matters
+        elif self.climbs.made:
+            matters = matters & self.climbs.likely.to(matters.device)
         found: list[int] = matters.nonzero()[:, 0].tolist()
         return found
 
@@ -291,6 +303,7 @@ class FamilyFit:
 
     def _by_normals(self) -> Transport | None:
         """Normals, under a flow where they fall short; None where they can't be had."""
+        made: Transport
         few = int(self.active.sum(-1).max()) <= self.policy.most_normal_coordinates
         asked = self.family == "normals"
         if self.options and (asked or self.family == RECOMMENDED):
@@ -327,12 +340,17 @@ class FamilyFit:
         rests = f"the pilot run rests on {ancestors:.0f} prior draws"
         return f"{rests}, its halves differ by {gap:.1f} nats"
 
-    def _under_a_flow(self, normals: MixtureOfMaps) -> Transport:
+    def _under_a_flow(self, normals: Transport) -> Transport:
         """Normals in coordinates of unit covariance, and a flow over them that is none yet."""
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)
         self.name = f"{self.name} under a flow"
-        made = flow_over(normals, flow.flow, self.active)
+        if isinstance(normals, LabelledComponents):
+            assert isinstance(normals.base, MixtureOfMaps)
+            made: Transport = normals.around(flow_over(normals.base, flow.flow, self.active))
+        else:
+            assert isinstance(normals, MixtureOfMaps)
+            made = flow_over(normals, flow.flow, self.active)
         return made.to(self.target.device, self.target.dtype)
 
     # ---- training -----------------------------------------------------------------------------
@@ -370,13 +388,17 @@ class FamilyFit:
             return None
         assert isinstance(self.family, str)
         p, other = self.policy, map_of(self.family, self._blank(), self.options)
+        each = self.left / (2 * len(self.codes))  # of a climb, and model
+        draws = int(min(p.fixed_draws, each / CLIMBED)) // 2 * 2
+        if draws < FEWEST_FIXED:
+            return None
         return climbed(
             self.target,
             [made, other],
             self.codes,
             self.generator,
-            draws=p.fixed_draws,
-            steps=p.climb_steps,
+            draws=draws,
+            steps=int(min(p.climb_steps, each / draws)),
         )
 
     def _check_without_gradients(self, family: str) -> None:
@@ -531,10 +553,12 @@ class FamilyFit:
         near = Near(1.0, 0.0)
         for m in self._that_matter:
             try:
-                log_w = log_weights(self.target, transport, self.codes[m], TRIED, self.generator)
+                log_w = log_weights(
+                    self.target, transport, self.codes[m], self._tried, self.generator
+                )
             except TRJError:
                 return Near(0.0, math.inf)
             found = log_mean_weight(log_w)
             gap = found.value - float(log_w.mean())
-            near = Near(min(near.share, found.ess / TRIED), max(near.gap, gap))
+            near = Near(min(near.share, found.ess / self._tried), max(near.gap, gap))
         return near

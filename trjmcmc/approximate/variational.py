@@ -14,9 +14,10 @@ import torch
 from .. import clock
 from ..doubts.of_answers import of_no_audit
 from ..errors import ConfigurationError, TargetError
+from ..fit.climbs_by_model import ClimbsByModel, grown
 from ..fit.reverse import GRADIENTS
 from ..pilot.report import AuditReport
-from ..result.answer import audited
+from ..result.answer import answer_cost, audited
 from ..result.answer import variational as answered
 from ..result.variational import Variational
 from ..run.sampler import MakeWeights, TRJSampler
@@ -100,10 +101,11 @@ def variational(
         steps: Steps of each training at most; 1000 if omitted, 2000 in a large space.
         batch: Draws of a step of reverse KL; 512 if omitted.
         learning_rate: Of Adam; found by short trainings if omitted.
-        draws: Draws that the answer is made of; 10 000 if omitted.
+        draws: Draws that the answer is made of; if omitted 10 000, or as many as a twentieth of the
+            evaluations.
         audit: Whether a small space has tempered draws.
-        max_evaluations: Evaluations of the likelihood before the answer's own draws, about: of the
-            pilot run, the training, and the search for modes that it has lost.
+        max_evaluations: Evaluations of the likelihood, about: of the pilot run, the training, the
+            search for modes that it has lost, and the answer's own draws.
         seed: Any integer; drawn if omitted.
         device: Where to compute.
         dtype: If omitted that of the target; float64 where that was left open.
@@ -136,7 +138,7 @@ def variational(
     if dtype is None and target.is_precision_open:
         dtype = torch.float64
     target = target.to(dtype=dtype, device=device)
-    n = policy.answer_draws if draws is None else draws
+    n = min(policy.answer_draws, max(2, int(max_evaluations / 20))) if draws is None else draws
     begun, account = clock.now(), Account()
     settings = {
         "steps": steps,
@@ -145,8 +147,12 @@ def variational(
         "gradient": gradient,
     }
     generator = torch.Generator(target.device).manual_seed(seed)
+    own = answer_cost(target.space, n, int(max_evaluations / 10))
+    most = int(min(max(max_evaluations - own, max_evaluations / 2), 1e12))
     with target.counted_in(account):
-        if target.space.few and models is None:
+        if family == RECOMMENDED and models is None and (climbs := grown(target, generator)):
+            answer = _of_counts(climbs, n)
+        elif target.space.few and models is None:
             recipe = FamilyFit(
                 target,
                 family,
@@ -155,14 +161,14 @@ def variational(
                 seed=seed,
                 options=options,
                 settings=settings,
-                most=max_evaluations,
+                most=most,
                 audits=audit,
                 policy=policy,
                 progress=progress,
             )
-            answer = _of_few(recipe, n)
+            answer = _of_few(recipe, n, int(max_evaluations / 10))
         else:
-            settings["max_evaluations"] = max_evaluations
+            settings["max_evaluations"] = most
             known = {name: x for name, x in settings.items() if x is not None}
             made = _of_many(target, family, models, policy, seed, options, known, progress)
             answer = answered(
@@ -183,12 +189,12 @@ def variational(
     return answer
 
 
-def _of_few(recipe: FamilyFit, n: int) -> Variational:
+def _of_few(recipe: FamilyFit, n: int, far: int) -> Variational:
     """Fit a small space, and ask the audit."""
     transport = recipe.run()
     target = recipe.target
     report: AuditReport | None = None
-    answer = answered(target, None, transport, recipe.generator, n=n, family=recipe.name)
+    answer = answered(target, None, transport, recipe.generator, n=n, family=recipe.name, far=far)
     score = recipe.scored(transport)
     if score is not None and recipe.audit is not None and answer.models is not None:
         table = answer.models.loc[target.space.label(recipe.audit.code)]
@@ -204,10 +210,23 @@ def _of_few(recipe: FamilyFit, n: int) -> Variational:
     assert answer.models is not None
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
-    more = [*recipe.climbs.missed(transport, found), *recipe.doubts]
+    missed = recipe.climbs.missed(transport, found) if recipe.climbs.made else []
+    more = [*missed, *recipe.doubts]
     if report is None and target.dim and recipe.audits:
         more.append(of_no_audit(recipe.pilot_said))
     return audited(answer, report, more)
+
+
+def _of_counts(climbs: ClimbsByModel, n: int) -> Variational:
+    """Normals of like components, count by count, and the q(m) that fits them best."""
+    target, generator = climbs.target, climbs.generator
+    transport, listed = climbs.distinct(), climbs.codes[: len(climbs.found)]
+    answer = answered(target, None, transport, generator, n=n, family="pathfinder", listed=listed)
+    assert answer.models is not None
+    log_prior = target.space.log_prior(listed).double()
+    found = torch.tensor(answer.models["log_evidence"].to_numpy()) + log_prior.cpu()
+    more = [*climbs.missed(transport, found.tolist()), of_no_audit("there are too many counts")]
+    return audited(answer, None, more)
 
 
 def _of_many(

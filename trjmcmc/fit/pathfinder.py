@@ -65,6 +65,7 @@ def pathfinder(
     max_iterations: int = 200,
     history: int = 10,
     refine: int = 5,
+    starts: Tensor | None = None,
     deadline: float = math.inf,
 ) -> Pathfinder:
     r"""Normals that approximate the posterior of one model, from several starts.
@@ -96,6 +97,7 @@ def pathfinder(
         history: Steps that a normal is made of; 6 in the publication. Memory and work of the linear
             algebra are those of D x D matrices in any case.
         refine: Most refinements of a path; those that gain less than 0.01 nats are the last.
+        starts: Points at which further paths start, in padded unconstrained coordinates, (n, D).
         deadline: Time by :func:`trjmcmc.clock.now` after which no further step or refinement
             begins: each path then has the best normal of its way so far, at first a standard
             normal about its start.
@@ -137,7 +139,15 @@ def pathfinder(
     posterior = Posterior(target, code, generator)
     if not posterior.dim:
         paths = 1
-    climbs = Climbs(posterior, *posterior.starts(paths), history)
+    x, value, gradient = posterior.starts(paths)
+    if starts is not None and posterior.dim:
+        there = posterior.rounded(starts[:, posterior.used])
+        more, slope = posterior.with_gradient(there)
+        x, value, gradient = (
+            torch.cat(pair) for pair in ((x, there), (value, more), (gradient, slope))
+        )
+        paths = len(x)
+    climbs = Climbs(posterior, x, value, gradient, history)
     loc, tril = climbs.x.clone(), torch.eye(posterior.dim).to(climbs.x).repeat(paths, 1, 1)
     elbo = posterior.elbo(loc, tril, draws)
     failed = dict.fromkeys(climbs.nowhere, "no draw of a start has a density and a gradient")

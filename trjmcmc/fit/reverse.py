@@ -83,7 +83,6 @@ class ReverseKL(Objective):
         self.target, self.anneal, self.weights = target, anneal, weights
         self.learns = weights is not None
         self.models = models or _all_models(target)
-        self._place: Tensor | None = None  # of the map's parameters at the last batch
 
     def temper(self, progress: float) -> float:
         return min(1.0, progress / self.anneal) if self.anneal else 1.0
@@ -125,17 +124,7 @@ class ReverseKL(Objective):
         else:
             weights.learn(code, value)
         weights.reached(0.0)  # whoever goes on learning does so at full pace
-        weights.moved(self._step(transport))
         return Losses(found.value + log_q, found.finite)
-
-    def _step(self, transport: Transport) -> float:
-        """Root mean square change of the map's parameters since the last call."""
-        tensors = [p.detach().flatten() for p in transport.parameters() if p.requires_grad]
-        if not tensors:
-            return 0.0
-        now, before = torch.cat(tensors), self._place
-        self._place = now.clone()
-        return 0.0 if before is None else float((now - before).square().mean().sqrt())
 
 
 def reverse_kl(

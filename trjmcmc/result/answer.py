@@ -22,7 +22,7 @@ from ..doubts.of_answers import (
     of_spread,
     of_weights,
 )
-from ..doubts.of_search import of_neighbours
+from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_neighbours
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
@@ -56,6 +56,8 @@ FEWEST_OF_A_MODEL = 1024  # draws of each model of a small space, by which q(m) 
 MODELS_LISTED = 50  # models in the table at most
 
 FAR_DRAWS = 32_768  # of longer tails, of all models together
+
+IMPOSSIBLE = -1e30  # logit of a model that q never draws
 
 OF_NOTE = 0.05  # probability of a model whose evidence has to be known
 
@@ -97,6 +99,8 @@ def variational(
     *,
     n: int = Q_DRAWS,
     family: str = "",
+    listed: Tensor | None = None,
+    far: int = FAR_DRAWS,
 ) -> Variational:
     """Draw from q, and weigh the draws.
 
@@ -106,6 +110,9 @@ def variational(
         generator: Source of randomness.
         n: Draws from q.
         family: Of the map, by name.
+        listed: Models that have a row each, and a share of the q(m) that fits best, (M, L); all of
+            a small space if omitted.
+        far: Draws of longer tails at most, of all models together.
 
     Raises:
         NonFiniteError: No draw of q lies where the posterior has a density.
@@ -115,8 +122,13 @@ def variational(
     space = target.space
     kind = type(weights).__name__ if weights is not None else ""
     models = None
+    codes = space.enumerate() if listed is None and space.few and space.several else listed
     if weights is None:
-        models, weights = best_weights(target, transport, generator, n)
+        codes = space.enumerate() if codes is None else codes
+        models, weights = best_weights(target, transport, codes, generator, n)
+    elif codes is not None:
+        models, _ = best_weights(target, transport, codes, generator, n)
+        models["probability"] = weights.log_prob(codes).double().exp().tolist()
         kind = "their evidence bounds" if space.several else ""
     weighed = weigh(target, weights, transport, generator, n)
     log_w = weighed.log_w
@@ -125,20 +137,21 @@ def variational(
             f"variational answer: none of {n} draws of q lies where the posterior has a finite "
             "density; train longer, or by another family"
         )
-    codes, which, _ = distinct(weighed.code)
-    log_p, labels = weights.log_prob(codes).double(), space.label(codes)
+    drawn, which, _ = distinct(weighed.code)
+    log_p, labels = weights.log_prob(drawn).double(), space.label(drawn)
     top = log_p.argsort(descending=True)[:MODELS_LISTED]
     probabilities = pd.Series(
-        log_p[top].exp().tolist(), index=space.label(codes[top]), name="probability"
+        log_p[top].exp().tolist(), index=space.label(drawn[top]), name="probability"
     )
     values = target.padded_values(weighed.code, weighed.theta)
     weighted, k = smoothed(log_w), pareto_k(log_w)
     log_evidence = rounded(weighted, target.dtype)
     out_there: list[Doubt] = []
     if models is not None:
-        models, out_there = _with_longer_tails(models, target, transport, generator)
+        assert codes is not None
+        models, out_there = _with_longer_tails(models, codes, target, transport, generator, far)
         unknown = models["log_evidence_se"].isna() & (models["probability"] > OF_NOTE)
-        log_evidence = _in_total(models, space)
+        log_evidence = _in_total(models, space.log_prior(codes))
         k = max([k, *models["pareto_k"][unknown]])
     ess_share = weighted.ess / len(log_w)
     answer = Variational(
@@ -166,13 +179,28 @@ def variational(
     )
     assert answer.sample is not None
     found = [
-        *_doubts(answer, space, weighed),
+        *_doubts(answer, space, weighed, codes),
         *out_there,
         *of_moments(_by_model(answer.sample)),
         *(of_counts(labels, log_p.exp(), which.bincount()) if space.several else ()),
         *of_neighbours(target, transport, weighed.code, log_evidence.value, generator),
     ]
     return replace(answer, doubts=tuple(found))
+
+
+def answer_cost(space: Space, n: int, far: int) -> int:
+    """Evaluations of the answer of a fit at most.
+
+    Arguments:
+        space: The models.
+        n: Draws from q.
+        far: Draws of longer tails, of all models together.
+    """
+    if not space.few:
+        return n + NEIGHBOURS * DRAWS_OF_A_NEIGHBOUR
+    models = int(space.size or 1)
+    each = max(FEWEST_OF_A_MODEL, n // models)
+    return n + models * (each + max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // models))
 
 
 def _by_model(sample: VariationalDraws) -> Iterator[tuple[str, dict[str, Any], Tensor]]:
@@ -200,9 +228,9 @@ def weigh(
 
 
 def best_weights(
-    target: Target, transport: Transport, generator: torch.Generator, n: int
+    target: Target, transport: Transport, codes: Tensor, generator: torch.Generator, n: int
 ) -> tuple[pd.DataFrame, CategoricalWeights]:
-    r"""Of a small space, what the map says of each model, and the q(m) that fits it best.
+    r"""What the map says of each of some models, and the q(m) over them that fits it best.
 
     .. math:: q(m) \propto p(m) \exp \mathrm{ELBO}(m)
 
@@ -212,7 +240,6 @@ def best_weights(
     import pandas as pd
 
     space = target.space
-    codes = space.enumerate()
     log_prior = space.log_prior(codes).double()
     each, bounds, rows = max(FEWEST_OF_A_MODEL, n // len(codes)), [], []
     for code, prior in zip(codes, log_prior.tolist(), strict=True):
@@ -223,15 +250,22 @@ def best_weights(
         row = [x for e in numbers for x in (e.value, e.std_error)]
         rows.append([*row, log_evidence.ess / each, pareto_k(log_w)])
     weights = CategoricalWeights(space).to(target.device)
-    weights.logits.copy_(torch.tensor(bounds).to(weights.logits).nan_to_num(neginf=-1e30))
+    weights.logits.fill_(IMPOSSIBLE)
+    known = torch.tensor(bounds).to(weights.logits).nan_to_num(neginf=IMPOSSIBLE)
+    weights.logits[space.index(codes)] = known
     columns = ["elbo", "elbo_se", "log_evidence", "log_evidence_se", "ess_share", "pareto_k"]
     table = pd.DataFrame(rows, pd.Index(space.label(codes), name="model"), columns)
-    table.insert(0, "probability", weights.logits.double().softmax(0).tolist())
+    table.insert(0, "probability", known.double().softmax(0).tolist())
     return table, weights
 
 
 def _with_longer_tails(
-    table: pd.DataFrame, target: Target, transport: Transport, generator: torch.Generator
+    table: pd.DataFrame,
+    codes: Tensor,
+    target: Target,
+    transport: Transport,
+    generator: torch.Generator,
+    far: int,
 ) -> tuple[pd.DataFrame, list[Doubt]]:
     """The table of models, with evidences by draws of longer tails.
 
@@ -242,8 +276,8 @@ def _with_longer_tails(
         The table, and what of common models lies beyond the reach of q.
     """
     space, table = target.space, table.copy()
-    codes, doubts = space.enumerate(), list[Doubt]()
-    n = max(FEWEST_OF_A_MODEL, FAR_DRAWS // len(codes))
+    doubts = list[Doubt]()
+    n = max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None:
@@ -265,10 +299,9 @@ def _with_longer_tails(
     return table, doubts
 
 
-def _in_total(table: pd.DataFrame, space: Space) -> Estimate:
+def _in_total(table: pd.DataFrame, log_prior: Tensor) -> Estimate:
     """Log evidence of all models together by that of each."""
-    log_prior = space.log_prior(space.enumerate()).double().cpu()
-    masses = torch.tensor(table["log_evidence"].to_numpy()) + log_prior
+    masses = torch.tensor(table["log_evidence"].to_numpy()) + log_prior.double().cpu()
     masses = masses.nan_to_num(-math.inf, math.inf, -math.inf)
     p, error = masses.softmax(0), torch.tensor(table["log_evidence_se"].to_numpy())
     error = torch.where(p > OF_NOTE, error, error.nan_to_num(1.0))  # of a small share no matter
@@ -339,14 +372,16 @@ def audited(
     return replace(answer, audited=audit is not None, doubts=found)
 
 
-def _doubts(answer: Variational, space: Space, weighed: Weighed) -> list[Doubt]:
+def _doubts(
+    answer: Variational, space: Space, weighed: Weighed, codes: Tensor | None
+) -> list[Doubt]:
     """What draws and weights say against an answer, gravest first."""
     known = answer.log_evidence.value if answer.exact is None else answer.exact
     coordinates = float(space.active(weighed.code).sum(-1).double().mean())
     return [
         *of_weights(weighed.log_w, answer.pareto_k, answer.ess_share),
         *of_bound(known - answer.elbo.value, coordinates),
-        *(_of_inclusion(answer, space, weighed) or _of_models(answer, space)),
+        *(_of_inclusion(answer, space, weighed) or _of_models(answer, space, codes)),
     ]
 
 
@@ -361,11 +396,11 @@ def _of_inclusion(answer: Variational, space: Space, weighed: Weighed) -> list[D
     return of_probabilities(q, [Estimate(p, 0.0) for p in corrected], [noise] * len(q))
 
 
-def _of_models(answer: Variational, space: Space) -> list[Doubt]:
+def _of_models(answer: Variational, space: Space, codes: Tensor | None) -> list[Doubt]:
     """A model whose probability by its bound is not that by its evidence."""
-    if answer.models is None or not space.several:
+    if answer.models is None or codes is None or not space.several:
         return []
-    log_prior = space.log_prior(space.enumerate()).double().cpu()
+    log_prior = space.log_prior(codes).double().cpu()
     table = answer.models[(log_prior > -math.inf).tolist()]
     masses = table["log_evidence"] + log_prior[log_prior > -math.inf].tolist()
     errors = table["log_evidence_se"].fillna(0.0)

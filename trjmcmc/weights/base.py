@@ -83,9 +83,6 @@ class ModelWeights(nn.Module, ABC):
             self._worst = worst if self._worst is None else max(worst, self._worst)
         return torch.where(finite, loss, (self._worst or 0.0) + OUTSIDE)
 
-    def moved(self, step: float) -> None:
-        """Take note that the map's parameters moved by ``step``, root mean square."""
-
 
 class UniformWeights(ModelWeights):
     """Every code with the same probability; nothing is learned.

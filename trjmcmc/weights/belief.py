@@ -11,20 +11,22 @@ from ..errors import ConfigurationError
 from ..space.base import Space, check_enumerable
 from .base import ModelWeights, draw_models
 
-MOST_MODELS = 4096  # whose full covariance is kept
+MEMORY = 0.9  # of what is learnt of noise and drift, from a batch to the next
 
-LEAST, MOST = 1e-10, 1e6  # variances, in units of the scale squared
-
-DRIFT = 1e4  # variance by which beliefs age, in units of the map's mean square step
+CLIPPED = 5.0  # standard deviations by which an observation may differ from what was believed
 
 
 class GaussianSurrogateWeights(ModelWeights):
-    r"""An independent normal belief about each model's bound, with conjugate updates.
+    r"""An independent normal belief about each model's bound, filtered as the map learns.
 
     Minus a loss is a noisy observation of u(m), the evidence lower bound with log p(m); then
     q(m) is proportional to exp(u(m)), u the mean of the belief. Models to learn from are drawn
-    in proportion to the exponential of an optimistic bound or of a draw of the belief. As the
-    map learns, beliefs age: their variances grow. Bounds are counted in units of ``scale``.
+    in proportion to the exponential of an optimistic bound or of a draw of the belief.
+
+    Bounds rise while the map learns. What all models of a batch have in common shifts every belief;
+    beyond that each is a random walk, and beliefs age by its variance. This drift, and the noise of
+    an observation, are measured on the way: the noise by draws of one model in one batch, the drift
+    by how much more beliefs are off than they and the noise explain.
 
     It stands in for the bound as a function of the model (a surrogate in the source's words); the
     smooth surrogate of a likelihood, ``Model(surrogate=...)``, is another thing.
@@ -33,18 +35,17 @@ class GaussianSurrogateWeights(ModelWeights):
         space: A bound space of up to 65 536 models.
         acquisition: ``"ucb"``, mean plus ``beta`` standard deviations, or ``"thompson"``.
         beta: Width of both, in standard deviations.
-        scale: Nats; if omitted, the spread of the first batch.
-        prior_sd: Of the belief at the start, in scales around the first batch's mean.
-        noise: Standard deviation of an observation, in scales, at the start; then learned.
-        most_gain: Largest information from one observation, nats.
+        prior_sd: Of the belief at the start, nats, around the first batch's mean; if omitted, the
+            spread of the first batch.
 
     Raises:
         ConfigurationError: An acquisition that is not known, a size that is not positive.
         ShapeError: The space is too large.
 
     Source:
-        Davies et al., "Variational transdimensional inference", eqs. 11, 12 and 23-25;
-        upper confidence bounds: Srinivas et al. (2010), https://arxiv.org/abs/0912.3995
+        Davies et al., "Variational transdimensional inference", eqs. 11, 12 and 23-25, whose
+        beliefs age by the length of the optimiser's step; upper confidence bounds: Srinivas et al.
+        (2010), https://arxiv.org/abs/0912.3995
 
     Example:
         >>> from trjmcmc import problems
@@ -67,10 +68,7 @@ class GaussianSurrogateWeights(ModelWeights):
         *,
         acquisition: str = "ucb",
         beta: float = 2.0,
-        scale: float | None = None,
-        prior_sd: float = 10.0,
-        noise: float = 1.0,
-        most_gain: float = 1.0,
+        prior_sd: float | None = None,
     ) -> None:
         check_enumerable(space)
         super().__init__(space)
@@ -78,22 +76,20 @@ class GaussianSurrogateWeights(ModelWeights):
             raise ConfigurationError(
                 f'acquisition: expected "ucb" or "thompson", got {acquisition!r}'
             )
-        sizes = (beta, prior_sd, noise, most_gain, 1.0 if scale is None else scale)
-        if not min(sizes) > 0:
-            raise ConfigurationError("expected beta, scale, prior_sd, noise, most_gain > 0")
-        self.acquisition, self.beta, self.scale = acquisition, beta, scale
-        self.noise, self.most_gain = noise**2, most_gain
-        self.prior_variance, self._batches = prior_sd**2, 0
+        if not min(beta, 1.0 if prior_sd is None else prior_sd) > 0:
+            raise ConfigurationError(f"expected beta, prior_sd > 0, got {beta}, {prior_sd}")
+        self.acquisition, self.beta, self.prior_sd = acquisition, beta, prior_sd
+        self.noise, self.drift, self._batches = 0.0, 0.0, 0  # nats^2
         device, size = self.low.device, int(space.size or 1)
         self.register_buffer("mean", torch.zeros(size, dtype=torch.float64, device=device))
-        self.register_buffer("variance", torch.full_like(self.mean, self.prior_variance))
+        self.register_buffer("variance", torch.ones_like(self.mean))
         self.register_buffer("possible", self.space.log_prior(self.space.enumerate()) > -math.inf)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
-        return draw_models(self.space, self._nats(self.mean), n, generator)
+        return draw_models(self.space, self._possible(self.mean), n, generator)
 
     def log_prob(self, code: Tensor) -> Tensor:
-        log_p = self._nats(self.mean).log_softmax(0)[self.space.index(code)]
+        log_p = self._possible(self.mean).log_softmax(0)[self.space.index(code)]
         return log_p.to(torch.get_default_dtype())
 
     def explore(self, n: int, generator: torch.Generator) -> Tensor:
@@ -102,102 +98,47 @@ class GaussianSurrogateWeights(ModelWeights):
         sd = self.variance.sqrt()
         if self.acquisition == "thompson":
             sd = sd * torch.randn(sd.shape, generator=generator, dtype=sd.dtype, device=sd.device)
-        return draw_models(self.space, self._nats(self.mean + self.beta * sd), n, generator)
+        return draw_models(self.space, self._possible(self.mean + self.beta * sd), n, generator)
 
-    def _nats(self, utility: Tensor) -> Tensor:
-        return torch.where(self.possible, (self.scale or 1.0) * utility, -math.inf)
+    def _possible(self, utility: Tensor) -> Tensor:
+        return torch.where(self.possible, utility, -math.inf)
 
     @torch.no_grad()
     def learn(self, code: Tensor, loss: Tensor) -> None:
-        value = -self.sound(loss).double()
+        value, index = -self.sound(loss).double(), self.space.index(code)
         if not self._batches:
-            self.scale = self.scale or max(1.0, float(value.std(correction=0).nan_to_num(1.0)))
-            self.mean.fill_(float(value.mean()) / self.scale)
-        assert self.scale is not None
-        index, value = self.space.index(code), value / self.scale
-        residual = (value - self.mean[index]).square() - self.variance[index]
-        self._observe(index, value)
-        if self._batches:  # what a belief does not explain is noise
-            seen = float(residual.clamp(min=0).mean())
-            self.noise = max(LEAST, 0.9 * self.noise + 0.1 * min(seen, MOST))
+            spread = max(1.0, float(value.std(correction=0)))
+            self.prior_sd = self.prior_sd or spread
+            self.mean.fill_(float(value.mean()))
+            self.variance.fill_(self.prior_sd**2)
+            self.noise = spread**2
+        sd = CLIPPED * (self.variance[index] + self.noise).sqrt()
+        value = self.mean[index] + (value - self.mean[index]).clamp(-sd, sd)
+        seen, which, count = index.unique(return_inverse=True, return_counts=True)
+        average = torch.zeros_like(count, dtype=value.dtype).index_add(0, which, value) / count
+        repeats = len(index) - len(seen)
+        if repeats:
+            found = float((value - average[which]).square().sum()) / repeats
+            self.noise = MEMORY * self.noise + (1 - MEMORY) * found
+        self._follow(average - self.mean[seen], self.variance[seen] + self.noise / count)
+        gap = average - self.mean[seen]
+        gain = self.variance[seen] / (self.variance[seen] + self.noise / count)
+        self.mean[seen] += gain * gap
+        self.variance[seen] *= 1 - gain
         self._batches += 1
 
-    def _observe(self, index: Tensor, value: Tensor) -> None:
-        noise = self.variance[index] / math.expm1(2 * self.most_gain)
-        precision = 1 / noise.clamp(min=self.noise)
-        weight = torch.zeros_like(self.mean).index_add(0, index, precision)
-        total = torch.zeros_like(self.mean).index_add(0, index, precision * value)
-        after = 1 / (1 / self.variance + weight)
-        self.mean.copy_(after * (self.mean / self.variance + total))
-        self.variance.copy_(after.clamp(LEAST, MOST))
+    def _follow(self, gap: Tensor, expected: Tensor) -> None:
+        """Shift all beliefs by what the batch has in common, and let them age.
 
-    @torch.no_grad()
-    def moved(self, step: float) -> None:
-        grown = self.variance + DRIFT * step**2
-        self.variance.copy_(grown.clamp(LEAST, self.prior_variance))
-
-
-class GaussianProcessWeights(GaussianSurrogateWeights):
-    r"""A Gaussian-process belief: a model informs about similar ones.
-
-    .. math:: \mu_t = \mu_{t-1} + k^\top (K + \sigma^2 I)^{-1} (y - \mu_{t-1}), \qquad
-              \kappa_t = \kappa_{t-1} - k^\top (K + \sigma^2 I)^{-1} k
-
-    over all models, so that a step costs M^2 n. The kernel is a squared exponential in the
-    positions of the codes, each scaled to [0, 1] (one-hot for a list of models), its length scale
-    the square root of their number.
-
-    Arguments:
-        space: A bound space of up to 4096 models.
-        options: As for :class:`GaussianSurrogateWeights`.
-
-    Raises:
-        ConfigurationError: The space is too large.
-
-    Source:
-        Davies et al., "Variational transdimensional inference", eqs. 21 and 22
-
-    Example:
-        >>> from trjmcmc import problems
-        >>> q = GaussianProcessWeights(problems.variable_selection(3).space)
-        >>> q.covariance.shape
-        torch.Size([8, 8])
-    """
-
-    covariance: Tensor
-    prior: Tensor
-
-    def __init__(self, space: Space, **options: float | str | None) -> None:
-        if space.size is None or space.size > MOST_MODELS:
-            raise ConfigurationError(
-                f"GaussianProcessWeights: expected a space of at most {MOST_MODELS} models, got "
-                f"{space.size or 'uncounted'}; use GaussianSurrogateWeights or Made"
-            )
-        super().__init__(space, **options)  # type: ignore[arg-type]
-        code = space.enumerate()
-        if space.code_width == 1 and self.levels[0] == space.context_width:
-            x = space.context(code).double()
-        else:
-            spread = torch.tensor(self.levels, device=code.device).sub(1).clamp(min=1)
-            x = (code - self.low).double() / spread
-        length = max(1.0, x.shape[1] ** 0.5)
-        prior = self.prior_variance * (-0.5 * torch.cdist(x, x).square() / length**2).exp()
-        self.register_buffer("prior", prior)
-        self.register_buffer("covariance", prior.clone())
-
-    def _observe(self, index: Tensor, value: Tensor) -> None:
-        noise = (self.variance[index] / math.expm1(2 * self.most_gain)).clamp(min=self.noise)
-        k = self.covariance[:, index]
-        inside = k[index] + torch.diag(noise)
-        factor = torch.linalg.cholesky(inside)
-        root = torch.linalg.solve_triangular(factor, k.mT, upper=False)  # (n, M)
-        gap = (value - self.mean[index])[:, None]
-        self.mean += (root.mT @ torch.linalg.solve_triangular(factor, gap, upper=False))[:, 0]
-        self.covariance -= root.mT @ root
-        self.variance.copy_(self.covariance.diagonal().clamp(LEAST, MOST))
-
-    @torch.no_grad()
-    def moved(self, step: float) -> None:
-        grown = DRIFT * step**2 / self.prior_variance
-        self.covariance.copy_((self.covariance + grown * self.prior) / (1 + grown))
-        self.variance.copy_(self.covariance.diagonal().clamp(LEAST, MOST))
+        Arguments:
+            gap: Averages of the observations of each model minus what was believed, nats.
+            expected: Its variance.
+        """
+        assert self.prior_sd is not None
+        common = float((gap / expected).sum() / (1 / expected).sum())
+        self.mean += common
+        weight = expected.square().reciprocal()
+        more = float((weight * ((gap - common).square() - expected)).sum() / weight.sum())
+        self.drift = max(0.0, MEMORY * self.drift + (1 - MEMORY) * more)
+        self.variance += self.drift
+        self.variance.clamp_(max=self.prior_sd**2)
