@@ -210,7 +210,7 @@ def main() -> None:
         report = of_package(case, options)
         print(f"\n{case}: {report}\n{report.rank_table().round(3).to_string()}")
         if report.calibration is not None:
-            print(report.model_table().round(3).to_string(), flush=True)
+            print(report.calibration.table().round(3).to_string(), flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ from trjmcmc.pilot.report import AuditReport, ModelAudit
 
 TESTS = Path(__file__).parents[1]
 
+PAGE = (TESTS.parent / "docs" / "reading-a-result.md").read_text()
+
 LONGER = "Run longer: more(max_seconds=...)"
 
 
@@ -93,6 +95,15 @@ def test_the_table_names_checks_and_tests_that_are_there():
         module, name = check.split(".")
         assert callable(getattr(importlib.import_module(f"trjmcmc.doubts.{module}"), name))
         assert (TESTS / test).exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_on_results_says_what_to_do_about_each_warning(kind):
+    rows = [r for r in PAGE.splitlines() if r.startswith("|") and KINDS[kind].warning.__name__ in r]
+    clauses = re.split(r"[:;,.]|\{\}", KINDS[kind].sentence)
+    words = {clause.strip().removesuffix(" of") for clause in clauses if " " in clause.strip()}
+    (row,) = [r for r in rows if any(w in r for w in words)]
+    assert all(cell.strip() for cell in row.strip("|").split("|"))
 
 
 def test_two_warnings_have_it_all_the_gravest_category_first():

@@ -30,7 +30,7 @@ def refuses_draws(monkeypatch):
     monkeypatch.setattr(trainer_module, "covering", covering)
 
 
-@pytest.mark.parametrize("audit", [True, False])
+@pytest.mark.parametrize("audit", [True, pytest.param(False, marks=pytest.mark.whole)])
 def test_a_map_trained_by_vi_sees_no_draws(audit, monkeypatch):
     refuses_draws(monkeypatch)
     made = sampler()

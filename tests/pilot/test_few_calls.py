@@ -85,7 +85,9 @@ def test_a_proposal_of_far_too_few_calls_says_that_it_is_poor():
     assert not smoothed(proposal.log_weights()).std_error < 0.15
 
 
-@pytest.mark.parametrize("steps", [[2400], [300, 600, 1200, 2400]])
+@pytest.mark.parametrize(
+    "steps", [[2400], pytest.param([300, 600, 1200, 2400], marks=pytest.mark.whole)]
+)
 def test_draws_that_no_fit_has_seen_weigh_a_model(steps):
     """As well as their errors say, refined at once or by and by."""
     target, z = two_skewed(), []
@@ -281,7 +283,9 @@ def test_what_is_planted_is_drawn_from_and_what_is_known_is_not(generator):
     assert proposal.unseen >= 400 and abs(found.value) < 5 * found.std_error < 0.5
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(k, marks=pytest.mark.whole) for k in range(2, 6))]
+)
 def test_modes_of_a_few_percent_of_climbs_are_in_the_answer(seed):
     """Two normals in three dimensions as a function in NumPy, 4000 calls; right, and so said."""
     random = np.random.default_rng([7, seed])

@@ -317,6 +317,19 @@ def test_a_model_that_nothing_tells_of_is_named(rng):
     assert result.model_probabilities(full=True)["visits_se"].isna().all()
 
 
+@pytest.mark.parametrize("chance", [0.0, 1e-9])
+def test_a_model_that_no_jump_was_proposed_to_is_told(chance, rng):
+    code = torch.randint(0, 2, (64, 200, 1), generator=torch.Generator().manual_seed(0))
+    plain = chains_of(rng.normal(size=(64, 200, 1)), code)
+    accepted = torch.full((32, 3, 3), 40.0)
+    accepted[..., 2] = chance
+    crossings = accepted, torch.tensor([200.0, 200.0, 0.0]).expand(32, 3)
+    result = Result(plain.space, plain.raw, {}, {}, RunReport(), crossings=crossings)
+    notes = result.model_probabilities()["note"].tolist()
+    assert "never visited" in notes[2] and ("no jump to it" in notes[2]) == (chance == 0)
+    assert not any("no jump" in note for note in notes[:2])
+
+
 @pytest.mark.parametrize(
     ("log_evidence", "told"),
     [(-7.0, True), (40.0, False)],

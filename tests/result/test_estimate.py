@@ -15,6 +15,7 @@ FORMS = {
     "product": lambda a, b: a * b,
     "ratio": lambda a, b: a / b,
     "with numbers": lambda a, b: 3 - 2 * a / 7 + 1 / b,
+    "powers": lambda a, b: a**2.5 + abs(b) ** -1 + b**3,
 }
 
 
@@ -33,6 +34,18 @@ def test_logarithms_and_exponentials():
     assert A.log() == Estimate(math.log(2.0), 0.15, 100.0)
     assert A.log().exp().std_error == pytest.approx(0.3)
     assert Estimate(800.0, 1.0).exp().value == math.inf
+
+
+def test_powers_that_are_no_numbers():
+    assert (Estimate(0.0, 0.1) ** 2).value == 0.0 and (A**0).std_error == 0.0
+    assert math.isnan((B**0.5).value) and (Estimate(0.0, 0.1) ** -1).std_error == math.inf
+    assert (Estimate(1e300, 1.0) ** 2).value == math.inf
+
+
+def test_estimates_are_ordered_by_their_values():
+    assert sorted([A, B]) == [B, A] and max(A, B) is A and abs(B) > A
+    assert A <= 2 and A >= B and A < 2.5 and not A > 2.0 and A > 1
+    assert not Estimate(math.nan, 1.0) < A and A != 2.0  # the same value is not the same estimate
 
 
 def test_what_two_estimates_rest_on():

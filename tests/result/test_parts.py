@@ -14,7 +14,7 @@ from tests import toys
 from trjmcmc.doubts.convergence import Convergence
 from trjmcmc.doubts.doubt import EVERY, warn_of
 from trjmcmc.draws import Draws
-from trjmcmc.errors import TRJError
+from trjmcmc.errors import ConfigurationError, TRJError
 from trjmcmc.estimate import Estimate
 from trjmcmc.estimate.indicator import ModelIndicator
 from trjmcmc.result.catalogue import Catalogue
@@ -132,6 +132,8 @@ def test_other_priors_and_averages_take_parts(target, evidences, doubts):
     assert set(found.by_model) == set(ROUTE) and "NaN" in found.warning
     with pytest.raises(TRJError, match="has no target"):
         predict(doubts, None, lambda p: 0.0)
+    with pytest.raises(ConfigurationError, match=r"for NumPy code take p\[\"x\"\]\.numpy\(\)"):
+        predict(doubts, target, lambda p: np.ones(2) * p["a"][:, :1] if "a" in p else np.ones(2))
 
 
 def test_contents_go_to_a_file_and_back(target, draws, tmp_path):

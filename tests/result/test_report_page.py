@@ -123,6 +123,8 @@ def test_pictures_of_draws(result, components):
     names = list(result.summary().loc[last].index)
     assert result.plot_corner(last, names[:2]).shape == (2, 2)
     assert len(components.plot_trace(var_names=["k", "log joint"])) == 2
+    axes = components.plot_corner("2")  # of components that are all alike
+    assert [ax.get_xlabel() for ax in axes[-1, :3]] == ["smallest x", "mean x", "largest x"]
     with pytest.raises(ConfigurationError, match="no 'nothing'; there are"):
         result.plot_rank(var_names="nothing")
     with pytest.raises(ConfigurationError, match="expected 1 or more"):

@@ -79,3 +79,16 @@ def test_a_flat_prior_that_no_likelihood_reaches_is_named(prior, words):
     ]
     with pytest.raises(UnreachableError, match=f"model 'flat': none of .*{words}"):
         trj.TRJSampler(trj.Target(models), seed=1).run(progress=False)
+
+
+def test_how_much_of_the_data_was_possible_is_told():
+    def within(p):
+        return Uniform(torch.zeros(()), p["a"][:, None], validate_args=False)
+
+    seen = trj.Observed(within, torch.tensor([3.0, 60.1, 61.2, 62.0]))
+    model = trj.Model("short", {"a": Uniform(4.0, 9.0)}, seen)
+    words = (
+        "has a finite likelihood; the largest share of the 4 observations that one allows is 25%$"
+    )
+    with pytest.raises(UnreachableError, match=words):
+        trj.TRJSampler(trj.Target([model]), seed=1).run(progress=False)

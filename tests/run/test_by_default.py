@@ -356,7 +356,7 @@ def off(result):
     return abs(row["probability"] - float(evidence / (1 + evidence))) / row["se"]
 
 
-@pytest.mark.parametrize("fit", ["vi", True])
+@pytest.mark.parametrize("fit", [pytest.param("vi", marks=pytest.mark.whole), True])
 def test_a_trained_map_is_a_move_like_others(fit, monkeypatch):
     """It is measured beside the others, weighs models where it is closer, and is told of."""
     fitted = Knowledge.fit
@@ -384,6 +384,7 @@ def test_ctrl_c_in_a_training_gives_the_draws_of_a_second(monkeypatch):
     assert made.more(draws=5, progress=False).raw.n_draws > result.raw.n_draws
 
 
+@pytest.mark.whole
 def test_seconds_of_a_training_are_told_once():
     made = trj.TRJSampler(pair(), seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
@@ -395,6 +396,7 @@ def test_seconds_of_a_training_are_told_once():
         assert "fit" not in later.report.seconds and later.report.fit is None
 
 
+@pytest.mark.whole
 def test_what_learnt_q_of_the_models_is_sampled_through_it():
     made = trj.TRJSampler(pair(), models=trj.weights.CategoricalWeights, seed=1)
     made.fit(by="vi", steps=20, batch=32, audit=False, progress=False)
@@ -413,6 +415,7 @@ def test_a_map_of_the_user_is_a_move():
     assert off(result) < FAR
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", ["variable_selection", "pulses"])
 def test_a_trained_map_moves_subsets_and_components(name):
     target = (

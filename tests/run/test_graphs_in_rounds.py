@@ -166,7 +166,10 @@ def test_groups_begin_at_the_posterior():
 # ---- one seed, one answer ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["normals", "tempered", "walked"])
+@pytest.mark.parametrize(
+    "kind",
+    ["normals", *(pytest.param(k, marks=pytest.mark.whole) for k in ("tempered", "walked"))],
+)
 def test_a_seed_has_one_answer_whatever_a_clock_says(kind, monkeypatch):
     if kind == "tempered":
         temper(monkeypatch, SMALL)

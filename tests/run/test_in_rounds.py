@@ -92,6 +92,7 @@ def test_a_limit_gives_the_beginning_of_the_run(whole):
     assert bool((gap.abs() < 5 * table["visits_se"]).all())
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # one look of many
 def test_a_run_goes_on():
     """As the run would have that asked for as much at once, bit for bit."""
@@ -116,7 +117,9 @@ def constant(name):
     return trj.Model(name, {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])
 
 
-@pytest.mark.parametrize("chains", [1, 5, 300])  # of one group, fewer than groups, more
+@pytest.mark.parametrize(  # of one group, fewer than groups, more
+    "chains", [5, *(pytest.param(n, marks=pytest.mark.whole) for n in (1, 300))]
+)
 def test_chains_and_draws_are_those_that_are_stated(chains):
     _, result = sampled(trj.problems.sinh_arcsinh(), draws=70, chains=chains)
     assert (result.raw.n_chains, result.raw.n_draws) == (chains, 70)
@@ -128,7 +131,9 @@ def test_chains_and_draws_are_those_that_are_stated(chains):
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.ConvergenceWarning")  # by chance
 def test_draws_are_thinned():
-    kept = sampled(toys.gaussians(), draws=20, chains=16, thin=4, warmup=30)[1].raw
+    target = toys.gaussians()
+    made = trj.TRJSampler(target, kernel=gaussian_kernel(target), seed=1)
+    kept = made.run(draws=20, chains=16, thin=4, warmup=30, progress=False).raw
     assert kept.thin == 4 and kept.n_draws == 20
     with pytest.raises(ConfigurationError, match="thin >= 1"):
         sampled(toys.gaussians(), thin=0)
@@ -147,7 +152,11 @@ def test_an_end_by_draws_is_the_beginning_of_a_longer_run():
     [
         ({"log_bayes_factor": 0.05}, lambda r: r.model_probabilities()["se"].max() < 0.02),
         ({"rhat": 1.05}, lambda r: r.convergence()["rhat"].max() < 1.06),
-        (lambda draws: draws.n_draws > 36, lambda r: r.raw.n_draws > 36),
+        pytest.param(
+            lambda draws: draws.n_draws > 36,
+            lambda r: r.raw.n_draws > 36,
+            marks=pytest.mark.whole,
+        ),
     ],
 )
 def test_every_aim_is_reached(until, reached):
@@ -191,7 +200,7 @@ def test_a_kernel_of_the_user_samples_alone():
     short = [made().run(20, chains=8, progress=False).raw.theta for _ in range(2)]
     assert torch.equal(*short)
     sampler = made()
-    found = sampler.run(600, chains=64, progress=False)
+    found = sampler.run(200, chains=64, progress=False)
     assert set(found.report.acceptance) == {"birth-death", "walk"}
     labels, p = zip(*target.truth.probabilities.items(), strict=True)
     on = target.space.items(torch.stack([target.space.code_of(m) for m in labels])).numpy()
@@ -199,7 +208,7 @@ def test_a_kernel_of_the_user_samples_alone():
     gap = table["probability"] - np.array(p) @ on
     assert bool((gap.abs() < 4.4 * table["se"]).all())
     more = sampler.more(draws=50, progress=False)
-    assert more.raw.n_draws == 650
+    assert more.raw.n_draws == 250
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
@@ -288,7 +297,9 @@ def chosen():
 
 
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.LimitWarning")
-@pytest.mark.parametrize("make", [counted, counted_from_two, chosen])
+@pytest.mark.parametrize(
+    "make", [counted, pytest.param(counted_from_two, marks=pytest.mark.whole), chosen]
+)
 def test_counts_and_few_subsets_have_evidences(make, request):
     target, exact = make()
     known = make is counted
@@ -421,6 +432,7 @@ def test_rare_models_have_a_bound(whole):
     assert np.isclose(table.loc["far", "combined"], math.exp(-40), rtol=0.1)
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")
 def test_a_kernel_through_a_given_map_has_both_routes():
     """Of a list: visits, and weights through the map; with a control of another answer."""

@@ -92,7 +92,10 @@ def test_a_move_that_moves_nobody_gets_the_least_share():
     assert chains.shares["idle"] < 0.05 < 0.2 < chains.worth["splits"] / max(chains.worth.values())
 
 
-@pytest.mark.parametrize(("judged", "mapped"), [(True, False), (True, True), (False, False)])
+@pytest.mark.parametrize(
+    ("judged", "mapped"),
+    [(True, False), pytest.param(True, True, marks=pytest.mark.whole), (False, False)],
+)
 def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
     """Chains that teach nonsense, beside a map of the user too; the control keeps the last."""
     lesson = Lists.learn
@@ -293,6 +296,7 @@ def sums(most=4, seen=3.0, sd=0.5, least=0):
     return target, Normal(0.0, sd_of).log_prob(torch.tensor(seen)).softmax(0)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("seen", [0.2, 3.0])
 def test_counts_are_right(seen):
     target, exact = sums(seen=seen)
@@ -355,10 +359,10 @@ def test_what_chains_visit_is_not_lost_and_what_they_never_saw_is(seen, lost):
 
 def test_the_search_goes_on_with_the_run():
     target, looks = trj.problems.sinh_arcsinh(), []
-    plan = Plan(particles=400, moves=2, climbs=2000, sought=2.0, most=100)
+    plan = Plan(particles=400, moves=2, climbs=500, sought=2.0, most=100)
     run(target, plan=plan, error=1e-5, said=looks.append)
     limits = [look.detection for look in looks]
-    assert limits[0] == pytest.approx(3 / 2000)
+    assert limits[0] == pytest.approx(3 / 500)
     assert limits == sorted(limits, reverse=True) and limits[-1] < 0.9 * limits[0]
 
 
@@ -396,6 +400,7 @@ def narrow(dtype=None):
     return trj.Target(models, dtype=dtype)
 
 
+@pytest.mark.whole
 def test_begun_anew_in_float64_where_float32_does_not_resolve_it():
     found = run(narrow())
     assert found.draws.theta.dtype == torch.float64 and not found.unresolved
@@ -462,6 +467,7 @@ def test_a_seed_has_one_answer_whatever_a_clock_says(kind):
     assert not torch.equal(first.p, run(target(), seed=2, plan=plan).p)
 
 
+@pytest.mark.whole
 def test_a_run_with_a_limit_is_the_beginning_of_the_run_without_one():
     """Wherever it ends: in the groups, in a search, while moves are measured, between two looks."""
     target, plan = trj.problems.sinh_arcsinh(), Plan(particles=400, moves=2, climbs=500, chains=64)

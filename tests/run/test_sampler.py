@@ -644,6 +644,7 @@ def test_the_sampler_fits_first_if_nobody_has(capsys, monkeypatch):
     assert "elbo" in capsys.readouterr().err
 
 
+@pytest.mark.whole
 @pytest.mark.filterwarnings("ignore::trjmcmc.errors.TRJWarning")  # it is a short run
 def test_bars_leave_log_files_alone(capsys):
     sampler = trj.TRJSampler(toys.gaussians(), seed=1)

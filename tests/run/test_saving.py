@@ -130,7 +130,9 @@ class HalfWritten:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("fault", ["write", pytest.param("fsync", marks=LONG), "replace"])
+@pytest.mark.parametrize(
+    "fault", ["write", *(pytest.param(x, marks=LONG) for x in ("fsync", "replace"))]
+)
 def test_what_fails_on_the_disk_leaves_the_head_before(fault, tmp_path, monkeypatch):
     whole, write, kept = whole_run("list"), rounds_saved.RoundsSaver.save, []
 

@@ -125,3 +125,6 @@ def test_leave_one_out_is_that_of_the_conjugate_model():
     exact = float(Normal(left, math.sqrt(1 + 1 / n)).log_prob(Y).sum())
     assert abs(table.loc["mean", "elpd_loo"] - exact) < 0.05
     assert table.loc["mean", "stacking"] == 1.0 and table.loc["mean", "probability"] == 1.0
+    other = table.iloc[1]  # without draws, which is said
+    assert other["note"] == "0 draws, fewer than 100" and math.isnan(other["elpd_loo"])
+    assert table.loc["mean", "note"] == "" and math.isnan(other["stacking"])

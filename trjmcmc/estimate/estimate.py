@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 LARGEST_LOG = 700.0  # beyond which an exponential overflows
 
 
@@ -13,8 +15,8 @@ class Estimate:
     """A value, its standard error, and what they rest on.
 
     Sums, differences, products and ratios with numbers, or with independent estimates, carry the
-    error to first order; so do :meth:`log` and :meth:`exp`. ``float()`` gives the value, and a
-    format such as ``.3f`` holds for value and error.
+    error to first order; so do powers, ``abs()``, :meth:`log` and :meth:`exp`. ``float()`` gives
+    the value, by which estimates are ordered; a format such as ``.3f`` holds for value and error.
 
     Attributes:
         value: The estimate.
@@ -30,6 +32,8 @@ class Estimate:
         (Estimate(1 ± 0.5), Estimate(6 ± 0.9))
         >>> float(e), f"{1 / e:.3f}", (e.log().exp() * e / e).value
         (2.0, '0.500 ± 0.075', 2.0)
+        >>> e**2, abs(-e), e > 1.5, max(e, Estimate(1.0, 0.4))
+        (Estimate(4 ± 1.2), Estimate(2 ± 0.3), True, Estimate(2 ± 0.3))
     """
 
     value: float
@@ -69,6 +73,26 @@ class Estimate:
         if self.value == 0:
             return self._moved(math.nan, math.nan)
         return self._moved(other / self.value, -other / self.value**2)
+
+    def __pow__(self, by: float) -> Estimate:
+        with np.errstate(all="ignore"):
+            value, below = (float(np.float64(self.value) ** power) for power in (by, by - 1))
+        return self._moved(value, by * below)
+
+    def __abs__(self) -> Estimate:
+        return -self if self.value < 0 else self
+
+    def __lt__(self, other: Estimate | float) -> bool:
+        return self.value < float(other)
+
+    def __le__(self, other: Estimate | float) -> bool:
+        return self.value <= float(other)
+
+    def __gt__(self, other: Estimate | float) -> bool:
+        return self.value > float(other)
+
+    def __ge__(self, other: Estimate | float) -> bool:
+        return self.value >= float(other)
 
     def log(self) -> Estimate:
         """Natural logarithm; of 0 minus infinity, and below NaN, without an error."""

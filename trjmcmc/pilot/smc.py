@@ -208,6 +208,7 @@ class TemperedSMC:
             start = self.target.start_of(self.code[bad])
             raise UnreachableError(
                 f"model {label!r}: none of {weight.shape[1]} {start} draws has a finite likelihood"
+                f"{self.target.nearly_possible(self.code[bad], last.theta[bad])}"
             )
         step = next_step(log_likelihood, weight, last.temper, KEPT)
         schedule = self._schedule()

@@ -57,11 +57,7 @@ class Chains:
     ) -> None:
         self.indicator = indicator = convergence.indicator
         self.doubted, self.crossings, self.truth = doubted, crossings, truth
-        self.space, self.draws, self.slot_names = (
-            indicator.space,
-            indicator.draws,
-            convergence.names,
-        )
+        self.space, self.draws = indicator.space, indicator.draws
         self.models, self.inside, self.items = indicator.models, indicator.inside, indicator.items
         self.mixing, self.autocorrelation_time = indicator.mixing, indicator.autocorrelation_time
         self.between_runs = convergence.between_runs
@@ -89,7 +85,19 @@ class Chains:
             return Estimate(0.0, 0.0, math.inf, "prior probability 0")
         if self._alone:
             return Estimate(1.0, 0.0, math.inf)
-        return self.share(self.inside(label))
+        found = self.share(self.inside(label))
+        if found.value == 0 and self._unreached(label):
+            words = f"{found.warning}: no jump to it was proposed that could be accepted"
+            found = replace(found, warning=words)
+        return found
+
+    def _unreached(self, label: str) -> bool:
+        """Whether jumps were recorded, and none of them could lead to a model."""
+        if self.crossings is None:
+            return False
+        crossed, stays = self.crossings
+        to = crossed[..., int(self.space.index(self.space.code_of(label)[None])[0])]
+        return bool(stays.sum() > 0) and not bool(to.any())
 
     @cached_property
     def _alone(self) -> bool:

@@ -57,11 +57,16 @@ def compared(
     if not each:
         n = chains.draws.n_chains * chains.draws.n_draws
         raise ConfigurationError(f"compare: no model has {FEWEST} draws among {n}; run longer")
-    table = arviz_bridge.leave_one_out(each)
+    table = arviz_bridge.leave_one_out(each).sort_values("elpd_loo", ascending=False)
+    few = {m: int(chains.inside(m).sum()) for m in chains.models if m not in each}
+    table = table.reindex([*table.index, *few])
     shares = [chains.visits(label) for label in table.index]
     table["probability"] = [e.value for e in shares]
     table["probability_se"] = [e.std_error for e in shares]
-    return table.sort_values("elpd_loo", ascending=False)
+    table["note"] = [
+        f"{few[m]} draws, fewer than {FEWEST}" if m in few else "" for m in table.index
+    ]
+    return table
 
 
 def by_datum(

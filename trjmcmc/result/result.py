@@ -191,7 +191,8 @@ class Result:
         Returns:
             One row per model, indexed by name. ``probability`` and its standard error ``se``: by
             chains, map and jumps together where these routes have an error, else by the chains
-            alone; ``ess``, effective draws of the chains; ``bayes_factor``, the evidence over that
+            alone; ``ess``, effective draws of the chains, which is not what ``se`` rests on where
+            maps or proposals are more precise; ``bayes_factor``, the evidence over that
             of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
             the most visited models, and a row for the rest.
 
@@ -529,10 +530,11 @@ class Result:
             target: Of a result that was loaded.
 
         Returns:
-            By model with a hundred draws or more, the best first: ``elpd_loo``, nats, its standard
-            error ``se`` over data, ``p_loo`` the effective number of parameters, ``pareto_k`` the
-            largest Pareto shape (above 0.7 the figures of that model are not to be trusted),
-            ``stacking``, its weight, and ``probability`` with ``probability_se``.
+            By model, the best first: ``elpd_loo``, nats, its standard error ``se`` over data,
+            ``p_loo`` the effective number of parameters, ``pareto_k`` the largest Pareto shape
+            (above 0.7 the figures of that model are not to be trusted), ``stacking``, its weight,
+            and ``probability`` with ``probability_se``. Models of fewer than a hundred draws stand
+            last, with NaN and a ``note`` that says how many they have.
 
         Raises:
             ConfigurationError: No likelihood by datum; no target; no model with enough draws.
@@ -743,8 +745,9 @@ class Result:
 
         Arguments:
             model: Label of a model: its parameters and the log joint at the draws in it, put one
-                after the other and cut into four. If omitted, what every model has, of single
-                chains: the model (``model``, or the number of components ``k`` or of items
+                after the other and cut into four; of components of an unknown number the
+                smallest, the mean and the largest value. If omitted, what every model has, of
+                single chains: the model (``model``, or the number of components ``k`` or of items
                 ``size``), the log joint, shared parameters.
             var_names: Names of :meth:`summary`; the first six numbers if omitted.
             chains: How many chains, evenly picked.
@@ -786,7 +789,8 @@ class Result:
         """Pairs of one model's parameters, with contours of 1 and 2 standard deviations.
 
         Contours hold 39 and 86 % of the draws; titles tell the median, and how far the 16 and 84 %
-        quantiles are from it.
+        quantiles are from it. Components of an unknown number are all alike: their smallest, mean
+        and largest values are shown.
 
         Arguments:
             model: Label of a model.

@@ -12,7 +12,7 @@ from ..errors import TRJError
 from ..estimate.indicator import ModelIndicator
 from ..promises import MODELS_ONE_BY_ONE
 from .circle import laid_out
-from .numbers import numbers_of
+from .numbers import by_number, numbers_of
 from .parameters import Parameters
 from .to_arviz import CHAINS_OF_ONE_MODEL
 
@@ -56,13 +56,21 @@ def series_of_run(indicator: ModelIndicator, parameters: Parameters) -> Series:
 def series_of_model(indicator: ModelIndicator, parameters: Parameters, label: str) -> Series:
     """The numbers of one model at the draws in it, shape (n,) each, the log joint last.
 
+    Components of an unknown number are all alike: the smallest, the mean and the largest of them.
+
     Raises:
         TRJError: The model was never visited.
     """
     inside = indicator.inside(label)
     if not inside.any():
         raise TRJError(f"model {label!r} was never visited; run longer")
-    return {**parameters.numbers(label), "log joint": indicator.draws.log_joint.numpy()[inside]}
+    found, space = parameters.numbers(label), indicator.space
+    for name, value in parameters.draws(label).items() if space.counts else ():
+        if space.items_of(name) and value.shape[1] > 1:
+            found = {k: x for k, x in found.items() if k.partition("[")[0] != name}
+            for word, of_all in (("smallest", np.min), ("mean", np.mean), ("largest", np.max)):
+                found |= by_number({f"{word} {name}": of_all(value, axis=1)})
+    return {**found, "log joint": indicator.draws.log_joint.numpy()[inside]}
 
 
 def cut(series: Mapping[str, NDArray[Any]]) -> Series:

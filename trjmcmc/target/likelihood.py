@@ -265,4 +265,9 @@ class Quantity(Called):
                 f"{known}; where a model lacks one use p.get(name, torch.tensor(0.0)), or give "
                 "each model its own function: predict({model: f, ...})"
             )
+        if isinstance(error, TypeError | AttributeError) or any(x in str(error) for x in OF_NUMPY):
+            return (
+                '; params are tensors of n draws: for NumPy code take p["x"].numpy(), or make '
+                "tensors of NumPy data (torch.as_tensor)"
+            )
         return " (params hold a batch of draws, leading size n)"

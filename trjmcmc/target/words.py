@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.distributions import Uniform
 
 from .density import Block, Density
 
 MOST = 12  # models that are listed
+
+TRIED = 1000  # points at which it is counted how many observations are possible
 
 WIDE = 1e6  # width of a flat prior that is named where no draw of it is possible
 
@@ -35,6 +39,26 @@ class InWords:
         return (
             f"; the prior of {prior.name!r} in {prior.owner} is flat over {width:.3g}: give it the "
             "range that is possible, on which its evidence depends"
+        )
+
+    def nearly_possible(self, code: Tensor, theta: Tensor) -> str:
+        """How much of the data is possible at best, where no point of a model allows them all.
+
+        Arguments:
+            code: The model, shape (L,).
+            theta: Some points, shape (n, D), of which the first thousand are tried.
+
+        Returns:
+            The end of a sentence; empty where the likelihood is no :class:`trjmcmc.Observed`.
+        """
+        target: Any = self
+        if not target.is_observed:
+            return ""
+        pointwise = target.densities.of(code).likelihood.function.pointwise
+        each = torch.as_tensor(target.apply(pointwise, code, theta[:TRIED])).flatten(1)
+        best = float((each > -math.inf).double().mean(1).max())
+        return (
+            f"; the largest share of the {each.shape[1]} observations that one allows is {best:.0%}"
         )
 
 

@@ -44,7 +44,8 @@ class Validation:
     Attributes:
         asked: What checks were made, and what they found.
         ranks: By quantity, ranks of the truth in (0, 1), one a repeat.
-        calibration: Probabilities of models or items and truths; None without repeats.
+        calibration: Probabilities of models or items and truths; None without repeats of several
+            models. Its ``table()`` has how often each was true beside how often was expected.
         repeats: How many were finished.
         wanted: How many were asked for.
         rows: Of each repeat, what it has found, as plain data.
@@ -92,23 +93,6 @@ class Validation:
     def rank_table(self) -> pd.DataFrame:
         """Ranks by quantity: mean, spread, p-values, coverage of central intervals."""
         return rank_table(self.ranks)
-
-    def model_table(self) -> pd.DataFrame:
-        """By model or item how often it was true, how often that was expected, and p.
-
-        Raises:
-            ConfigurationError: There were no repeats, or there is one model.
-        """
-        return self._calibration().table()
-
-    def reliability(self) -> pd.DataFrame:
-        """Probabilities in bins, and how often what had them was true; see :meth:`model_table`."""
-        return self._calibration().reliability()
-
-    def _calibration(self) -> Calibration:
-        if self.calibration is None:
-            raise ConfigurationError("no repeats over several models were made; raise repeats=")
-        return self.calibration
 
     def __repr__(self) -> str:
         return str(self)

@@ -89,7 +89,7 @@ def validate(
 
     Returns:
         The report: ``print`` it; ``report.ok``, ``report.wrong``, ``report.table()``,
-        ``rank_table()``, ``model_table()``, ``plot()``, ``to_arviz()``. Of right models one in a
+        ``rank_table()``, ``calibration``, ``plot()``, ``to_arviz()``. Of right models one in a
         thousand is called wrong by (4); the other tests err less often.
 
     Raises:
