@@ -16,8 +16,8 @@ from ...kernel.base import Kernel, State, start
 from ...pilot.generation import systematic
 from ...target.target import Target
 from ...target.tempered import Tempered
+from ..asked import Stated
 from ..plan import Plan
-from ..stated import Stated
 from .base import Known, Recipe
 from .climbs import uphill
 

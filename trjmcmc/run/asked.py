@@ -1,22 +1,113 @@
-"""What users give and ask, refused where it can not be."""
+"""What users ask of a run, refused where it can't be, and until when it may go on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from .. import clock
 from ..checks import checked_dtype
 from ..draws import Pool
-from ..errors import ConfigurationError, TargetError
+from ..errors import BudgetError, ConfigurationError, TargetError
+from ..kernel.base import Kernel
 from ..result.result import Result
 from ..space.base import Space
+from ..target.account import Account
 from ..target.target import Target
 from ..weights.base import ModelWeights
 from ..weights.made import Made
 from .tasks import TaskQueue
+
+
+@dataclass
+class Limit:
+    """Until when a run may go on.
+
+    Attributes:
+        deadline: Time by :func:`trjmcmc.clock.now` from which it ends with what it has.
+        account: Of likelihood evaluations, with their limit.
+        kept: Of these, those by which it sums up.
+        pressed: Whether the user has ended it.
+    """
+
+    deadline: float = math.inf
+    account: Account = field(default_factory=Account)
+    kept: float = 0.0
+    pressed: bool = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Ctrl-C ends the run at its next step in this block; pressed again it is heard at once."""
+        if threading.current_thread() is not threading.main_thread():  # no signals come here
+            yield
+            return
+
+        def hear(number: int, frame: Any) -> None:
+            if self.pressed:
+                raise KeyboardInterrupt
+            self.pressed = True
+
+        before = signal.signal(signal.SIGINT, hear)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    @contextmanager
+    def until_spent(self) -> Iterator[None]:
+        """Where evaluations do not suffice for this block it ends, and the run at its next step."""
+        try:
+            yield
+        except BudgetError:
+            self.kept = math.inf
+
+    @property
+    def spent(self) -> bool:
+        """Whether evaluations are."""
+        return self.account.left < self.kept
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run has to end."""
+        return self.pressed or self.spent or clock.now() > self.deadline
+
+
+class Stated(NamedTuple):
+    """What a user states of the chains of a run.
+
+    Attributes:
+        chains: Their number; None for as many as are planned.
+        warmup: Steps before each record by which moves adapt, at least.
+        thin: Steps of a kept draw.
+        evaluations: Likelihood calls of the run at most, by which it is planned; or None.
+        points: Where they start, or None.
+        kernel: Makes the kernel of a target, in place of what a recipe has; or None.
+        grid: Shards that sample once moves are learned, or None.
+        climbs: In search of lost modes, of each model, at least.
+    """
+
+    chains: int | None = None
+    warmup: int = 0
+    thin: int = 1
+    evaluations: int | None = None
+    points: Pool | None = None
+    kernel: Callable[[Target], Kernel] | None = None
+    grid: TaskQueue | None = None
+    climbs: int = 0
+
+    @property
+    def numbers(self) -> tuple[int | None, ...]:
+        """What a run that goes on has to have been told too."""
+        return self.chains, self.warmup, self.thin
+
 
 MakeWeights = Callable[[Space], ModelWeights]
 
@@ -71,15 +162,22 @@ def check_given(
         raise ConfigurationError(f"seed: expected an integer, got {seed!r}")
 
 
-def check_counts(
-    draws: int | None, chains: int = 1, thin: int = 1, warmup: int | None = None
+def check_lengths(
+    draws: int | None,
+    max_seconds: float | None,
+    chains: int | None = None,
+    thin: int = 1,
+    warmup: int | None = None,
 ) -> None:
-    """Refuse counts that are no counts.
+    """Refuse counts that are no counts, and a limit of time that is none.
 
     Raises:
-        ConfigurationError: One is no integer, or too small.
+        ConfigurationError: One is no number, or too small.
     """
-    counts = (1 if draws is None else draws, chains, thin, 0 if warmup is None else warmup)
+    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
+        raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
+    chains, warmup = 1 if chains is None else chains, 0 if warmup is None else warmup
+    counts = (1 if draws is None else draws, chains, thin, warmup)
     if not all(isinstance(n, int) for n in counts):
         raise ConfigurationError(f"run: draws, chains, thin, warmup are integers, got {counts}")
     if min(counts[:3]) < 1 or counts[3] < 0:
@@ -87,16 +185,6 @@ def check_counts(
             "run: expected draws, chains, thin >= 1 and warmup >= 0, got "
             f"draws={draws}, chains={chains}, thin={thin}, warmup={warmup}"
         )
-
-
-def check_seconds(max_seconds: float | None) -> None:
-    """Refuse a limit of time that is none.
-
-    Raises:
-        ConfigurationError: It is no positive number.
-    """
-    if max_seconds is not None and not (isinstance(max_seconds, Real) and max_seconds > 0):
-        raise ConfigurationError(f"max_seconds: expected a positive number, got {max_seconds!r}")
 
 
 def check_fit(fit: bool | str, space: Space) -> None:
