@@ -66,7 +66,7 @@ def test_where_nothing_is_possible_a_run_says_so(generator):
 def test_a_limit_ends_the_search_for_possible_draws(generator):
     target, _ = few_of(9, 0, 5.0)
     limit = Limit()
-    limit.pressed = True
+    limit.press()
     recipe = recipe_of(target, Plan(), generator, limit=limit)
     before = recipe.evaluations
     with pytest.raises(UnreachableError):
@@ -118,7 +118,7 @@ def apart(monkeypatch, until, limit=None):
     def written(self, particles):
         sizes.append(particles)
         if limit is not None and len(sizes) > 1:
-            limit.pressed = True
+            limit.press()
         run, log_mass = populations(self, particles)
         if particles < until:
             log_mass[:, 1] += torch.linspace(-3.0, 3.0, len(log_mass)).double()

@@ -107,7 +107,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
         monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
     recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
     if mapped:
-        recipe.trained = trj.transport.RealNVP(recipe.target.space)
+        recipe.take_map(trj.transport.RealNVP(recipe.target.space))
     found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
     flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
     here = float(found.moves.through.log_prob(*flat).mean())

@@ -11,6 +11,10 @@ from torch import Tensor
 
 LOG_2PI = math.log(2 * math.pi)
 
+JOINED_NATS = 1.0  # a dip of the log joint between two points of one mode
+
+BETWEEN = 7  # points at which the line between two ends is looked at
+
 
 @dataclass(frozen=True)
 class Ellipsoid:
@@ -125,11 +129,6 @@ def told_apart(parts: Sequence[Part], lost: Callable[[Tensor], Tensor]) -> list[
         again = weighed(part.code, part.theta, part.log_joint, near[k], counts, part.place)
         found += [] if again is None else [again]
     return found
-
-
-JOINED_NATS = 1.0  # a dip of the log joint between two points of one mode
-
-BETWEEN = 7  # points at which the line between two ends is looked at
 
 
 def distinct_modes(

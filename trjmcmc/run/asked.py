@@ -26,6 +26,8 @@ from ..weights.base import ModelWeights
 from ..weights.made import Made
 from .tasks import TaskQueue
 
+MakeWeights = Callable[[Space], ModelWeights]
+
 
 @dataclass
 class Limit:
@@ -42,6 +44,18 @@ class Limit:
     account: Account = field(default_factory=Account)
     kept: float = 0.0
     pressed: bool = False
+
+    def begin(self, deadline: float, account: Account) -> None:
+        """Go on until another time."""
+        self.deadline, self.account, self.kept, self.pressed = deadline, account, 0.0, False
+
+    def press(self) -> None:
+        """End the run at its next step."""
+        self.pressed = True
+
+    def keep(self, evaluations: float) -> None:
+        """Keep so many of them to sum up by; of infinitely many the run ends."""
+        self.kept = evaluations
 
     @contextmanager
     def heard(self) -> Iterator[None]:
@@ -67,7 +81,7 @@ class Limit:
         try:
             yield
         except BudgetError:
-            self.kept = math.inf
+            self.keep(math.inf)
 
     @property
     def spent(self) -> bool:
@@ -107,9 +121,6 @@ class Stated(NamedTuple):
     def numbers(self) -> tuple[int | None, ...]:
         """What a run that goes on has to have been told too."""
         return self.chains, self.warmup, self.thin
-
-
-MakeWeights = Callable[[Space], ModelWeights]
 
 
 def weights_maker(

@@ -24,7 +24,7 @@ from ..result.result import Result
 from ..target.target import Target
 from .asked import Stated, check_lengths
 from .knowledge import Knowledge, limited
-from .maps import check_round_trip, matching
+from .maps import check_round_trip
 from .plan import Plan
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
@@ -251,7 +251,7 @@ class InRounds:
             return looks(last.recipe, before=Resumption(last.position, record), keep=keep)
         if self.target.dim and (known.given_map or trained_by(known)):
             check_round_trip(self.target, known.transport, known.generator)
-            self._recipe.trained = matching(known.transport, self.target)
+            self._recipe.take_map(known.transport)
         return looks(self._recipe, before=self._before, keep=keep)
 
     def run(
@@ -282,12 +282,11 @@ class InRounds:
         limit, spending, begun = self._recipe.limit, self._spending, clock.now()
         self._known.begin()
         with limited(self._recipe.target, spending.account, max_evaluations):
-            limit.deadline, limit.account = begun + seconds, spending.account
-            limit.kept, limit.pressed = 0.0, False
+            limit.begin(begun + seconds, spending.account)
             with limit.heard():
                 with nullcontext() if self._before is None else spending.account.free():
                     few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
-                    limit.kept = self._recipe.kept
+                    limit.keep(self._recipe.kept)
                 if self._last is None or self._broken:
                     self._looks, self._broken = self._looks_from_here(), False
                 try:
@@ -316,7 +315,7 @@ class InRounds:
             left_out = whole.n_draws - last.n_draws
             before = whole.first(left_out) if left_out else None
             result._onward = partial(onward, shown.position, shown.recipe, self._seed, before)
-        spending.reported = True
+        spending.close()
         if self._saver is not None:
             why = str(ended) if ended is not None else "enough"
             why = "interrupted" if result.report.interrupted else why
@@ -358,7 +357,7 @@ class InRounds:
             self._broken = True
             if self._last is None or limit.pressed:  # the second time
                 raise
-            limit.pressed = True
+            limit.press()
             return None
         except TRJError as error:
             self._broken = True

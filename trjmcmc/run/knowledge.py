@@ -32,6 +32,70 @@ from .strategy import Strategy, check_kernel
 OWN = ("vi", "objective")  # what trains a map on its own draws
 
 
+@contextmanager
+def limited(
+    target: Target, account: Account, evaluations: int | None
+) -> Iterator[Callable[[], int | None]]:
+    """Count a target's calls in an account, and hold them to a number.
+
+    Arguments:
+        target: The target.
+        account: Of the sampler.
+        evaluations: Calls that may be made, or None.
+
+    Returns:
+        A function of the calls that are left; it gives None without a limit.
+
+    Raises:
+        ConfigurationError: The number is below 1.
+    """
+    if evaluations is not None and evaluations < 1:
+        raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
+    most = math.inf if evaluations is None else evaluations
+    with account.held_to(min(most, target.account.left)), target.counted_in(account):
+        yield lambda: None if math.isinf(account.limit) else int(account.left)
+
+
+class Spending:
+    """Seconds and likelihood calls since the last report, fits before a run included.
+
+    Attributes:
+        account: Counts the calls.
+        seconds: Wall time by stage.
+        reported: Whether a report has told of all of it.
+    """
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.seconds: dict[str, float] = {}
+        self.reported = False
+        self._before = {"evaluations": 0, "gradients": 0}  # what earlier reports hold
+
+    def spend(self, stage: str, seconds: float) -> None:
+        """Add seconds to those of a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def begin(self) -> None:
+        """Begin a new period."""
+        self._before = {name: getattr(self.account, name) for name in self._before}
+        self.seconds, self.reported = {}, False
+
+    def close(self) -> None:
+        """A report has told of all of it."""
+        self.reported = True
+
+    @property
+    def made(self) -> dict[str, int]:
+        """Likelihood calls, and those that were differentiated."""
+        return {name: getattr(self.account, name) - n for name, n in self._before.items()}
+
+    def restore(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+        """Go on from what a saved run has spent: held counts, and seconds by stage."""
+        self.account.restore(account)
+        self.seconds, self.reported = dict(seconds), False
+        self._before = dict.fromkeys(self._before, 0)
+
+
 class Knowledge:
     """What a sampler knows of its target, kept from run to run.
 
@@ -196,63 +260,3 @@ def fingerprint(transport: Transport) -> tuple[Any, ...]:
     with torch.no_grad():
         sums = [float(t.double().sum()) for t in tensors if t.is_floating_point()]
     return (*sums, *(t._version for t in tensors))
-
-
-@contextmanager
-def limited(
-    target: Target, account: Account, evaluations: int | None
-) -> Iterator[Callable[[], int | None]]:
-    """Count a target's calls in an account, and hold them to a number.
-
-    Arguments:
-        target: The target.
-        account: Of the sampler.
-        evaluations: Calls that may be made, or None.
-
-    Returns:
-        A function of the calls that are left; it gives None without a limit.
-
-    Raises:
-        ConfigurationError: The number is below 1.
-    """
-    if evaluations is not None and evaluations < 1:
-        raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
-    most = math.inf if evaluations is None else evaluations
-    with account.held_to(min(most, target.account.left)), target.counted_in(account):
-        yield lambda: None if math.isinf(account.limit) else int(account.left)
-
-
-class Spending:
-    """Seconds and likelihood calls since the last report, fits before a run included.
-
-    Attributes:
-        account: Counts the calls.
-        seconds: Wall time by stage.
-        reported: Whether a report has told of all of it.
-    """
-
-    def __init__(self) -> None:
-        self.account = Account()
-        self.seconds: dict[str, float] = {}
-        self.reported = False
-        self._before = {"evaluations": 0, "gradients": 0}  # what earlier reports hold
-
-    def spend(self, stage: str, seconds: float) -> None:
-        """Add seconds to those of a stage."""
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
-
-    def begin(self) -> None:
-        """Begin a new period."""
-        self._before = {name: getattr(self.account, name) for name in self._before}
-        self.seconds, self.reported = {}, False
-
-    @property
-    def made(self) -> dict[str, int]:
-        """Likelihood calls, and those that were differentiated."""
-        return {name: getattr(self.account, name) - n for name, n in self._before.items()}
-
-    def restore(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
-        """Go on from what a saved run has spent: held counts, and seconds by stage."""
-        self.account.restore(account)
-        self.seconds, self.reported = dict(seconds), False
-        self._before = dict.fromkeys(self._before, 0)

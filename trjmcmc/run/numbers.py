@@ -19,6 +19,14 @@ from ..target.target import Target
 
 MODELS = 8  # that are counted, evenly among few, at random of many
 
+TRIED = 32  # draws of a model at which its log density is computed in both precisions
+
+STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
+
+JUMPS = 2  # draws of these that may lie next to a jump of a log density
+
+SECOND = 1.7  # mean size of second differences of independent normal errors without these, in sd
+
 
 def price(target: Target) -> float:
     """Numbers that torch reads or writes to evaluate a model at one point, mean of some models.
@@ -71,15 +79,6 @@ def is_of_torch(value: Tensor) -> bool:
         seen.add(node)
         left += [before for before, _ in node.next_functions if before is not None]
     return True
-
-
-TRIED = 32  # draws of a model at which its log density is computed in both precisions
-
-STEP = 2e-3  # step of second differences of a log density, quartile distances of its draws
-
-JUMPS = 2  # draws of these that may lie next to a jump of a log density
-
-SECOND = 1.7  # mean size of second differences of independent normal errors without these, in sd
 
 
 class Unresolved(NamedTuple):

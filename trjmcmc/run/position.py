@@ -23,6 +23,10 @@ from .tasks import moved
 
 CPU = torch.device("cpu")
 
+COMPARED = 5  # chains at which a target is asked whether it is the one that was sampled
+
+ROUNDINGS = 64.0  # units of the last digit by which it may differ, of one nat and more
+
 
 @dataclass(frozen=True)
 class Lesson:
@@ -166,11 +170,6 @@ def place_of(memo: Memo | None, kernel: Kernel, target: Target) -> int:
 def memo_of(place: int, values: tuple[Tensor, ...], kernel: Kernel, target: Target) -> Memo | None:
     """The memo of one of these owners."""
     return None if place < 0 else Memo([target, *inside(kernel)][place], values)
-
-
-COMPARED = 5  # chains at which a target is asked whether it is the one that was sampled
-
-ROUNDINGS = 64.0  # units of the last digit by which it may differ, of one nat and more
 
 
 def about(target: Target) -> dict[str, Any]:

@@ -24,6 +24,14 @@ from .summary import mixing_of
 
 Counted = tuple[str, int, Tensor]  # a kernel, its chain-steps, and what :func:`_sums` adds up
 
+BURN_IN = 4  # a quarter of the record is left out
+
+EVERY = 3  # steps of a measurement that draws are kept of to learn from
+
+SOME_DRAWS = 16  # draws of each chain of a round that are learned from
+
+MOST_NUMBERS = 2**27  # of a record, coordinates of all chains; a longer one is thinned
+
 
 class Tally:
     """Running acceptance counts, kept on the device.
@@ -147,15 +155,6 @@ class Crossings:
         """Sums of acceptance probabilities (B, M, M) and numbers of draws (B, M), on the CPU."""
         used = self._stays.sum((1, 2)) > 0
         return self._crossed[used].flatten(0, 1).cpu(), self._stays[used].flatten(0, 1).cpu()
-
-
-BURN_IN = 4  # a quarter of the record is left out
-
-EVERY = 3  # steps of a measurement that draws are kept of to learn from
-
-SOME_DRAWS = 16  # draws of each chain of a round that are learned from
-
-MOST_NUMBERS = 2**27  # of a record, coordinates of all chains; a longer one is thinned
 
 
 @dataclass

@@ -40,6 +40,17 @@ POOR = "too few likelihood calls for importance sampling"
 
 ROUNDING = 0.003  # difference of probabilities that two routes may always have
 
+Rule = Callable[[Draws], bool]
+
+COMMON = 0.01  # probability of models whose Bayes factors are asked for
+
+LIMITS = {
+    "probability": (0.0, 1.0),
+    "log_bayes_factor": (0.0, math.inf),
+    "rhat": (1.0, math.inf),
+    "detection": (0.0, 1.0),
+}  # between which each number is
+
 
 @dataclass
 class Run:
@@ -221,18 +232,6 @@ def mixing_of(recipe: Recipe, draws: Draws) -> Mixing:
         least_variance=recipe.plan.variance,
     )
     return found._replace(tau=found.tau * every * draws.thin)
-
-
-Rule = Callable[[Draws], bool]
-
-COMMON = 0.01  # probability of models whose Bayes factors are asked for
-
-LIMITS = {
-    "probability": (0.0, 1.0),
-    "log_bayes_factor": (0.0, math.inf),
-    "rhat": (1.0, math.inf),
-    "detection": (0.0, 1.0),
-}  # between which each number is
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...target.target import Target
 from ...transport.base import Transport
 from ..asked import Limit, Stated
+from ..maps import matching
 from ..moves import proposal
 from ..numbers import price
 from ..plan import Plan
@@ -255,6 +256,10 @@ class Recipe(ABC):
             why: Why its target is in float64, in words, or nothing.
         """
         self._before, self.why = self.target.account.evaluations - evaluations, why
+
+    def take_map(self, trained: Transport) -> None:
+        """Have jumps and moves inside models through a map as well."""
+        self.trained = matching(trained, self.target)
 
     def finer(self, why: str) -> Recipe | None:
         """The same in float64, where nobody has stated a precision and the likelihood takes it.

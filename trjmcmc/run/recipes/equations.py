@@ -60,6 +60,15 @@ DRAWN = 20  # times that chains are drawn anew at most, where a likelihood is 0
 
 CONTRADICTION = 2.0  # nats between tempered runs of a family
 
+PARTICLES, REPLICATES, MOVES = 500, 2, 30  # of tempering, a family
+
+COMPONENTS, FITTED_DRAWS = 30, 8000  # normals in the mixture of a family; draws they are fitted to
+
+WIDENING = 1.3  # of these normals: of networks with three hidden units, one draw in a hundred had
+# 400 times the mean weight without, 50 times with it
+
+WHOLE = "families"  # the jump to graphs that are drawn whole
+
 
 class EquationsRecipe(Recipe):
     """Jumps to graphs that evidences of families propose, with parameters from their mixtures.
@@ -190,16 +199,6 @@ def has_families(target: Target) -> bool:
     listed = listed_families(cast("Dags", space))
     most = MOST_FAMILIES if target.differentiable else MOST_TEMPERED
     return listed is not None and int(listed.sum()) <= most
-
-
-PARTICLES, REPLICATES, MOVES = 500, 2, 30  # of tempering, a family
-
-COMPONENTS, FITTED_DRAWS = 30, 8000  # normals in the mixture of a family; draws they are fitted to
-
-WIDENING = 1.3  # of these normals: of networks with three hidden units, one draw in a hundred had
-# 400 times the mean weight without, 50 times with it
-
-WHOLE = "families"  # the jump to graphs that are drawn whole
 
 
 def by_normals(nodes: Nodes, families: Tensor) -> Families:

@@ -27,6 +27,10 @@ FIRST = 16  # steps of the first round: six thousand graphs tell every edge to .
 
 MOST_TRIES = 20.0  # orders for a graph, from which moves are measured instead
 
+WARM = 1  # steps of all moves at each power: on Sachs's 7466 rows three were no better
+
+FEWER = 2  # a step is dear: with 256 chains ten times tau are an error of .01
+
 
 class GraphsRecipe(Recipe):
     """Each step draws anew: no graph owes anything to the one before."""
@@ -69,11 +73,6 @@ def graph_draws(target: Target) -> GraphDraws | None:
     except ConfigurationError:
         return None
     return found if found.tries <= MOST_TRIES else None
-
-
-WARM = 1  # steps of all moves at each power: on Sachs's 7466 rows three were no better
-
-FEWER = 2  # a step is dear: with 256 chains ten times tau are an error of .01
 
 
 class WalkedGraphsRecipe(CooledRecipe):

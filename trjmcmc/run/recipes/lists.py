@@ -112,7 +112,7 @@ class Lists(Recipe):
                 warn_user(f"{error}; its probability is unknown", ConvergenceWarning)
                 self._unreached = True
         if not found.good and stated is not None:  # chains would spend what is left for less
-            self.limit.kept = math.inf
+            self.limit.keep(math.inf)
         group = torch.arange(self.chains, device=self.target.device) % self.plan.groups
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
