@@ -26,8 +26,8 @@ from benchmarks.four_modes import four_modes
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import ForwardKL, Objective, ReverseKL
 from trjmcmc.fit.locate import locate
+from trjmcmc.fit.standardise import calibrate
 from trjmcmc.fit.train import train
-from trjmcmc.fit.units import calibrate
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.transport import Transport
 

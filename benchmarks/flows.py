@@ -21,8 +21,8 @@ import trjmcmc as trj
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import ReverseKL
 from trjmcmc.fit.locate import locate
+from trjmcmc.fit.standardise import calibrate
 from trjmcmc.fit.train import train
-from trjmcmc.fit.units import calibrate
 from trjmcmc.transport import Bijection
 
 DRAWS = 4096  # of each model, for the bound and the effective share

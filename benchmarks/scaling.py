@@ -15,7 +15,7 @@ from torch.distributions import Normal
 import trjmcmc as trj
 from trjmcmc.compare.classical import uniform_proposal
 from trjmcmc.kernel import Cycle, Fixed, Jump, Kernel, RandomWalk, start
-from trjmcmc.run.count import Tally
+from trjmcmc.run.recorded import Tally
 
 CHAINS = (1, 16, 256, 1024, 4096, 16_384, 65_536)
 MODELS = (2, 8, 32, 128, 1024)  # 2^p of a variable selection, and two

@@ -93,7 +93,7 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any, torch.Generator], Any]]
 
 def _drawing(target: Any, kernel: Any, state: Any, generator: torch.Generator) -> Any:
     """A function that makes one draw as a run does."""
-    from trjmcmc.run.count import Tally
+    from trjmcmc.run.recorded import Tally
 
     tally = Tally(target)
 

@@ -12,8 +12,7 @@ from trjmcmc import transport
 from trjmcmc.draws import Pool
 from trjmcmc.estimate import log_mean_weight, log_weights
 from trjmcmc.fit import ForwardKL, ReverseKL, train
-from trjmcmc.fit.standardise import moments
-from trjmcmc.fit.units import calibrate
+from trjmcmc.fit.standardise import calibrate, moments
 from trjmcmc.kernel import Fixed, Jump, start
 
 SMALL = {"layers": 2, "hidden": (16,)}

@@ -15,7 +15,7 @@ from trjmcmc.kernel.graphs import families as module
 from trjmcmc.kernel.graphs.families import Families, FamilyJump, FamilyRefresh
 from trjmcmc.kernel.proposal.surrogate import SurrogateWalk
 from trjmcmc.pilot.families import listed_families
-from trjmcmc.run.families import by_normals
+from trjmcmc.run.recipes.equations import by_normals
 from trjmcmc.target.nodes import Nodes
 
 CHAINS = 8_000

@@ -33,7 +33,7 @@ from trjmcmc.kernel import (
     start,
 )
 from trjmcmc.kernel.graphs.families import FamilyJump, FamilyRefresh
-from trjmcmc.run.count import Crossings, Tally
+from trjmcmc.run.recorded import Crossings, Tally
 
 CHAINS, STEPS = 12, 2
 

@@ -9,8 +9,7 @@ from torch.distributions import MultivariateNormal, Normal, StudentT
 
 import trjmcmc as trj
 from trjmcmc.pilot.audit import Audit
-from trjmcmc.pilot.distinct_modes import distinct_modes
-from trjmcmc.pilot.parts import Ellipsoid, told_apart, weighed
+from trjmcmc.pilot.parts import Ellipsoid, distinct_modes, told_apart, weighed
 from trjmcmc.pilot.screening import STEPS, search_modes
 from trjmcmc.pilot.walk import walked
 from trjmcmc.transport.base import Identity

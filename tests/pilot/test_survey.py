@@ -24,7 +24,9 @@ def test_particles_are_shared_within_bounds():
 
 def test_an_expensive_likelihood_gets_fewer_particles(pilot, monkeypatch):
     codes = pilot.target.space.enumerate()
+    before = pilot.generator.get_state()
     cheap = pilot.planned(codes, deadline=time.monotonic() + 1e6)
+    assert torch.equal(pilot.generator.get_state(), before)
     monkeypatch.setattr(pilot, "price", lambda codes: 0.1)
     costly = pilot.planned(codes, deadline=time.monotonic() + 6000)
     assert cheap.particles == usual_particles(3)

@@ -56,7 +56,7 @@ def halves_apart(model):
     """An audit whose halves contradict each other on a model."""
     facts = {"std_error": 0.1, "gap": 5.0, "map_log_evidence": 0.0, "map_std_error": 0.1}
     audit = ModelAudit(model, 0.0, **facts, covered=1.0, lost=0.0, modes=1, matters=True)
-    return AuditReport((audit,), normals=True)
+    return AuditReport((audit,))
 
 
 def nothing(p):
@@ -391,9 +391,9 @@ def test_shares_stand_on_the_level_of_what_is_known():
 
 
 def test_a_pilot_run_that_contradicts_itself_is_said_aloud(rng):
-    def audit(gap, **facts):
-        one = ModelAudit("only", 0.0, 0.1, gap, 0.0, 0.1, 0.5, 0.2, 1, True)
-        return AuditReport((one,), **facts)
+    def audit(gap, covered=1.0):
+        one = ModelAudit("only", 0.0, 0.1, gap, 0.0, 0.1, covered, 0.0, 1, True)
+        return AuditReport((one,))
 
     draws = rng.normal(size=(64, 200, 1))
 
@@ -402,9 +402,9 @@ def test_a_pilot_run_that_contradicts_itself_is_said_aloud(rng):
         result.report.audit = audit
         return said_by(result)
 
-    assert "run differ by 5.0 nats" in said(audit(5.0, normals=True))[CoverageWarning]
-    assert not said(audit(0.5, normals=True))  # normals need not cover
-    assert "misses a part" in said(audit(0.5))[CoverageWarning]
+    assert "run differ by 5.0 nats" in said(audit(5.0))[CoverageWarning]
+    assert not said(audit(0.5))
+    assert "misses a part" in said(audit(0.5, covered=0.5))[CoverageWarning]
 
 
 def test_counts_at_their_limit_are_not_blamed_on_the_limit_where_chains_do_not_mix(rng):

@@ -11,11 +11,11 @@ from torch.distributions import Normal, Uniform
 import trjmcmc as trj
 from trjmcmc.errors import LimitWarning, UnreachableError
 from trjmcmc.estimate.mixing import mixing
+from trjmcmc.run.asked import Limit
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.climbs import with_another
 from trjmcmc.run.recipes.lists import Lists, differ
-from trjmcmc.run.stated import Limit
 from trjmcmc.target.exchangeable import components_of
 
 

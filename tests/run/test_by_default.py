@@ -18,8 +18,8 @@ from trjmcmc.errors import ConfigurationError, InterruptedWarning, LimitWarning
 from trjmcmc.estimate.mean import mean_error
 from trjmcmc.pilot.smc import TemperedSMC
 from trjmcmc.run.knowledge import Knowledge
+from trjmcmc.run.numbers import price
 from trjmcmc.run.plan import Plan
-from trjmcmc.run.price import price
 from trjmcmc.run.recipes import by_importance, lists
 from trjmcmc.run.recipes.base import Known
 from trjmcmc.run.recipes.choose import recipe_of

@@ -16,17 +16,16 @@ from tests.graphs.small import data
 from tests.rounds import rounds
 from trjmcmc import clock, graphs
 from trjmcmc.errors import CoverageWarning, TRJWarning, UnreachableError
-from trjmcmc.run import families
+from trjmcmc.run.asked import Limit
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Lesson
 from trjmcmc.run.recipes import equations
+from trjmcmc.run.recipes import equations as families
 from trjmcmc.run.recipes.choose import kind_of, recipe_of
 from trjmcmc.run.recipes.equations import EquationsRecipe
-from trjmcmc.run.recipes.graphs import GraphsRecipe
+from trjmcmc.run.recipes.graphs import GraphsRecipe, WalkedGraphsRecipe
 from trjmcmc.run.recipes.subsets import SubsetsRecipe
-from trjmcmc.run.recipes.walked_graphs import WalkedGraphsRecipe
 from trjmcmc.run.rounds import lesson_of
-from trjmcmc.run.stated import Limit
 
 FEW = Plan(chains=64, first=12, measured=6, most=30)
 SMALL = {"PARTICLES": 40, "MOVES": 3, "COMPONENTS": 4, "FITTED_DRAWS": 200}

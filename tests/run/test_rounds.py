@@ -17,6 +17,7 @@ from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
 from trjmcmc.estimate.mixing import mixing, times_by_spread
 from trjmcmc.kernel.base import Kernel
+from trjmcmc.run.asked import Limit, Stated
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
 from trjmcmc.run.recipes.base import Moves, Route, gain
@@ -27,7 +28,6 @@ from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recipes.subsets import SubsetsRecipe
 from trjmcmc.run.recorded import Recorded
 from trjmcmc.run.rounds import looks
-from trjmcmc.run.stated import Limit, Stated
 from trjmcmc.run.summary import apart, combined, summed_up
 from trjmcmc.transport.normals import gaussian_mixture
 
@@ -110,7 +110,7 @@ def test_worse_normals_never_replace_better_ones(judged, mapped, monkeypatch):
         monkeypatch.setattr("trjmcmc.run.rounds.gain", lambda *_: 0.0)
     recipe = recipe_of(trj.problems.sinh_arcsinh(), QUICK, torch.Generator().manual_seed(1))
     if mapped:
-        recipe = recipe.with_map(trj.transport.RealNVP(recipe.target.space))
+        recipe.take_map(trj.transport.RealNVP(recipe.target.space))
     found = next(run for run in looks(recipe) if run.steps == 2 * QUICK.first)
     flat = (found.draws.theta.flatten(0, 1), found.draws.code.flatten(0, 1))
     here = float(found.moves.through.log_prob(*flat).mean())
@@ -403,12 +403,12 @@ def narrow(dtype=None):
 @pytest.mark.whole
 def test_begun_anew_in_float64_where_float32_does_not_resolve_it():
     found = run(narrow())
-    assert found.draws.theta.dtype == torch.float64 and not found.unresolved
+    assert found.draws.theta.dtype == torch.float64 and not any(found.unresolved)
     assert abs(float(found.p[0]) - 0.5) < FAR * float(found.error[0])
     stated = run(narrow(torch.float32), plan=Plan(particles=400, moves=2, climbs=200, most=50))
-    assert "near day = 54321" in stated.unresolved
+    assert "near day = 54321" in stated.unresolved.coarse
     stated = trj.Target([trj.Model("m", {"x": Normal(0.0, 1.0)}, lambda p: 0 * p["x"])])
-    assert run(stated, plan=Plan(particles=400, moves=2, climbs=200)).unresolved == ""
+    assert run(stated, plan=Plan(particles=400, moves=2, climbs=200)).unresolved == ("", "")
 
 
 def test_evaluations_of_both_precisions_count():

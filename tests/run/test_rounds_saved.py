@@ -18,12 +18,12 @@ from trjmcmc.checkpoint.folder import read_folder
 from trjmcmc.errors import CheckpointError, CheckpointWarning, ConfigurationError
 from trjmcmc.kernel.base import State
 from trjmcmc.run import recorded, rounds_saved
+from trjmcmc.run.asked import Limit
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.position import Position
 from trjmcmc.run.recipes.choose import recipe_of
 from trjmcmc.run.recipes.lists import Lists
 from trjmcmc.run.recorded import Recorded
-from trjmcmc.run.stated import Limit
 
 
 def pair(seen=1.0):
@@ -133,6 +133,14 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(kind, tmp_path, monkeyp
     assert same(whole, found)
     assert whole.report.judged == found.report.judged
     assert [e["event"] for e in read_events(tmp_path)].count("resumed") == 3
+
+
+def test_a_run_that_is_killed_before_its_first_kept_draw_goes_on(tmp_path, monkeypatch):
+    settings = {"thin": 3, "draws": 20, "until": None}
+    whole = run(pair(), **settings)
+    killed(pair(), tmp_path, 1, monkeypatch, **settings)
+    assert read_folder(tmp_path).head["kept"] == 0
+    assert same(whole, run(pair(), tmp_path, **settings))
 
 
 def test_a_run_that_has_ended_is_shown_and_goes_on(tmp_path):

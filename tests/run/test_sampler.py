@@ -32,7 +32,7 @@ from trjmcmc.fit.train import train
 from trjmcmc.kernel import CrankNicolson, Cycle, Fixed, Jump, Kernel, RandomWalk
 from trjmcmc.pilot.audit import Audit
 from trjmcmc.problems import SinhArcsinhMap
-from trjmcmc.run.count import Tally
+from trjmcmc.run.recorded import Tally
 from trjmcmc.transport import Identity
 
 

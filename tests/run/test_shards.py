@@ -240,7 +240,7 @@ def test_without_workers_the_time_is_kept(clock):
 def test_work_that_cannot_be_sent_is_refused_in_words():
     target = pair()
     target.cached(lambda _: threading.Lock())
-    with pytest.raises(ConfigurationError, match=r"can't be sent to workers .*pickle"):
+    with pytest.raises(PoolError, match=r"this target can't be sent .*pickle"):
         run(target, executor=Nobody())
 
 

@@ -307,12 +307,11 @@ def test_functions_of_boxes_that_are_gone_are_not_kept():
 
 def test_a_worker_keeps_no_more_functions_than_fit(monkeypatch):
     monkeypatch.setattr(workers, "MOST_HELD", 100)
-    monkeypatch.setattr(workers, "_HELD", {})
-    monkeypatch.setattr(workers, "_SENT", {})
+    monkeypatch.setattr(workers, "_SENT", workers._Sent())
     payload = workers.pickle.dumps(square)
     for name in "abc":
         workers.one_task((name, payload + bytes(40), [({"x": 1.0},)]))
-    assert list(workers._HELD) == ["c"]
+    assert list(workers._SENT.functions) == ["c"]
     assert workers.one_task(("a", None, [({"x": 1.0},)])) is None
 
 

@@ -15,8 +15,8 @@ from tests.maps import MovesSpares, shaken, shaken_mixture
 from tests.toys import PRIOR, exact_counts, seen_sum, silent_components
 from trjmcmc.errors import ConfigurationError
 from trjmcmc.fit import ReverseKL
+from trjmcmc.fit.standardise import calibrate, unwrap
 from trjmcmc.fit.train import train
-from trjmcmc.fit.units import calibrate, unwrap
 from trjmcmc.kernel import HMC, CrankNicolson, Cycle, Fixed, Jump
 from trjmcmc.run.maps import check_round_trip, default_map
 from trjmcmc.transport import CosmicFlow, Gaussians, Identity, MixtureOfMaps

@@ -11,7 +11,7 @@ import trjmcmc as trj
 from tests.maps import shaken
 from tests.transport.test_transport import mixed_space
 from trjmcmc.errors import ConfigurationError
-from trjmcmc.fit.units import calibrate
+from trjmcmc.fit.standardise import calibrate
 from trjmcmc.transport import sigmoidal as module
 from trjmcmc.transport.sigmoidal import parameters, sigmoidal
 

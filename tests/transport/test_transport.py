@@ -14,8 +14,8 @@ from tests import toys
 from tests.maps import MovesSpares, shaken_mixture
 from trjmcmc.errors import ConfigurationError, ShapeError
 from trjmcmc.fit import ForwardKL, ReverseKL
+from trjmcmc.fit.standardise import calibrate
 from trjmcmc.fit.train import train
-from trjmcmc.fit.units import calibrate
 from trjmcmc.problems import SinhArcsinhMap
 from trjmcmc.transport import (
     Gaussian,

@@ -204,7 +204,6 @@ def _of_few(recipe: FamilyFit, n: int, far: int) -> Variational:
             table["log_evidence"].tolist(),
             table["log_evidence_se"].tolist(),
             0,
-            False,
         )
     log_prior = target.space.log_prior(recipe.codes).double().tolist()
     assert answer.models is not None

@@ -17,11 +17,10 @@ from ..errors import ConfigurationError
 from ..fit.fitted import Fitted
 from ..fit.objective import ForwardKL
 from ..fit.reverse import ReverseKL
-from ..fit.standardise import moments, typical_scale
+from ..fit.standardise import calibrate, moments, typical_scale
 from ..fit.trace import FitTrace
 from ..fit.train import train
 from ..fit.trainer import Trainer
-from ..fit.units import calibrate
 from ..kernel.base import Kernel
 from ..kernel.between.birth_death import BirthDeath
 from ..kernel.between.independence import IndependenceJump, NormalInverseGamma

@@ -22,8 +22,6 @@ def of_pilot(audit: AuditReport, longer: str) -> list[Doubt]:
         longer: How the run could be made longer, in a sentence.
     """
     grows = f"Let it grow further: fit(audit={_round_up(4 * audit.evaluations)})"
-    if audit.normals:
-        grows = "run(fit=True) lets it grow until its halves agree"
     of_note = [m for m in audit.models if m.matters]
     few = [
         Doubt(m.model, words, math.nan, longer, kind="chains", against=DRAWS)
@@ -44,10 +42,10 @@ def of_coverage(audit: AuditReport | None, by: str = "") -> list[Doubt]:
     """Models of which a map misses a part, or whose evidences contradict the audit's.
 
     Arguments:
-        audit: What tempered draws say of the map. Normals need not cover them.
+        audit: What tempered draws say of the map.
         by: What the map was trained by: more steps of reverse KL bring no lost mode back.
     """
-    if audit is None or audit.normals:
+    if audit is None:
         return []
     better = "Train longer (fit(steps=...)), or use a larger map"
     if by == "vi":

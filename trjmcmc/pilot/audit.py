@@ -403,7 +403,6 @@ class Audit:
         map_log_evidence: Sequence[float],
         map_std_error: Sequence[float],
         mended: int,
-        normals: bool = False,
     ) -> AuditReport:
         """What the audit found beside what a map says.
 
@@ -413,7 +412,6 @@ class Audit:
             map_log_evidence: Log evidences through the map, p(model) not included, nats.
             map_std_error: Their standard errors.
             mended: How often the map was trained again because of the audit.
-            normals: Whether the map is of normals fitted to the audit's own draws.
         """
         columns = (
             self.target.space.label(self.code),
@@ -432,7 +430,6 @@ class Audit:
             seconds=self.seconds,
             rounds=len(self.rounds),
             mended=mended,
-            normals=normals,
         )
 
     def score(self, transport: Transport, each: int | None = None) -> Score:

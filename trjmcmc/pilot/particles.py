@@ -47,7 +47,7 @@ class Particles:
     def draw(self, row: Tensor, generator: torch.Generator) -> Tensor:
         """Indices of points drawn by weight from the given rows, (n,) -> (n,)."""
         edges = self.log_weight.exp().cumsum(0)
-        ends = self._ends()
+        ends = torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
         starts = torch.cat([edges.new_zeros(1), edges[ends[:-1] - 1]])
         u = torch.rand(len(row), generator=generator, dtype=edges.dtype, device=edges.device)
         place = starts[row] + u * (edges[ends - 1] - starts)[row]
@@ -59,9 +59,6 @@ class Particles:
     def origin(self) -> Tensor:
         """The prior draw that each point descends from, as a number of its own, shape (S,)."""
         return self.row * ROW + self.ancestor
-
-    def _ends(self) -> Tensor:
-        return torch.bincount(self.row, minlength=len(self.code)).cumsum(0)
 
 
 class Store:

@@ -130,8 +130,6 @@ class AuditReport:
         seconds: Wall time of the audit.
         rounds: How often it grew, the first included.
         mended: How often the map was trained again because of it.
-        normals: Whether the map is one of normals fitted to the audit's own draws: a poor one is
-            slow and says nothing against the answer.
     """
 
     models: tuple[ModelAudit, ...]
@@ -139,7 +137,6 @@ class AuditReport:
     seconds: float = 0.0
     rounds: int = 1
     mended: int = 0
-    normals: bool = False
 
     @property
     def uncovered(self) -> list[str]:

@@ -13,9 +13,9 @@ from torch import Tensor
 from .. import clock
 from ..target.target import Target
 from ..transport.base import Transport
-from .distinct_modes import distinct_modes
-from .parts import Ellipsoid, Part, told_apart, weighed
+from .parts import Ellipsoid, Part, distinct_modes, told_apart, weighed
 from .report import LOST_NATS
+from .slopes import slopes
 from .walk import walked
 
 CHUNK = 8192  # draws evaluated at once
@@ -23,6 +23,8 @@ CHUNK = 8192  # draws evaluated at once
 FIRST_LENGTHS = (1.0, 0.25)  # tried in the one step of every draw, in half the draws' spread
 
 LENGTHS = (4.0, 1.0, 0.25, 0.06, 0.015)  # tried in a later step, in units of the last one
+
+BOXES = 16  # points of a black box whose slopes are asked for between two looks at the time
 
 CLIMBING, CLIMBING_STEPS = 1 / 8, 2  # of a batch goes on after that step, so many steps
 
@@ -135,8 +137,7 @@ def search_modes(
     if not bool(lost.any()):
         return []
     looked = [x[here] for x, here in zip(looked, lost.split([*map(len, looked)]), strict=True)]
-    candidates, height = search.from_the_top(candidates[lost])
-    found = search.parts_among(candidates, height, scale, seen, before + evaluations)
+    found = search.parts_among(candidates[lost], scale, seen, before + evaluations)
     found = told_apart(found, search.lost)
     share = sum(math.exp(min(part.log_mass - level, LARGEST)) for part in found)
     if share < min(FEW_SEEN_SHARE, SEEN_IN_A_PART / max(len(seen), 1)):  # missed by chance
@@ -199,13 +200,9 @@ class _Search:
         """Whether time is up."""
         return clock.now() > self.deadline
 
-    def codes(self, n: int) -> Tensor:
-        """The model for n points, shape (n, L)."""
-        return self.code.expand(n, -1)
-
     def prior_draws(self, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Prior draws (n, D), log likelihoods (n,) in nats, and which draws are finite (n,)."""
-        codes = self.codes(n)
+        codes = self.code.expand(n, -1)
         theta = self.target.sample_prior(codes, self.generator)
         usable = theta.isfinite().all(-1)
         theta = torch.where(usable[:, None], theta, 0.0)
@@ -248,9 +245,7 @@ class _Search:
             steps: Steps of each.
             lengths: Lengths that each step tries, in units of the last one.
         """
-        code = self.codes(len(theta))
-        length = torch.full_like(theta[:, :1], 0.5)
-        height = self.target.log_joint(code, theta) if not steps else theta.new_zeros(len(theta))
+        length, height = torch.full_like(theta[:, :1], 0.5), theta.new_zeros(len(theta))
         for _ in range(steps):
             if self.late:
                 break
@@ -262,7 +257,7 @@ class _Search:
                 if self.late:
                     break
                 there = theta + times * length * along
-                value = self.target.log_joint(code, there)
+                value = self.height(there)
                 better = value > height
                 here = torch.where(better[:, None], there, here)
                 used = torch.where(better[:, None], times * length, used)
@@ -272,24 +267,22 @@ class _Search:
 
     def slope(self, theta: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """Log joints of points (n, D), and their gradients, of black boxes by differences."""
-        target, codes = self.target, self.codes(len(theta))
-        if target.differentiable:
-            return target.log_joint_and_grad(codes, theta)
-        used = target.space.active(self.code[None])[0].nonzero()[:, 0]
-        step = torch.finfo(theta.dtype).eps ** (1 / 3) * scale
-        height, gradient = target.log_joint(codes, theta), torch.zeros_like(theta)
-        for i in used:
+        if self.target.differentiable:
+            return self.target.log_joint_and_grad(self.code.expand(len(theta), -1), theta)
+        used = self.target.space.active(self.code[None])[0]
+        steps = (torch.finfo(theta.dtype).eps ** (1 / 3) * scale).diag_embed()[used]
+        height, gradient = self.height(theta), torch.zeros_like(theta)
+        for rows in torch.arange(len(theta), device=theta.device).split(BOXES):
             if self.late:
                 break
-            there = theta.clone()
-            there[:, i] += step[i]
-            gradient[:, i] = (target.log_joint(codes, there) - height) / step[i]
+            found = slopes(self.height, theta[rows], height[rows], steps)
+            gradient[rows[:, None], used.nonzero()[:, 0]] = found
         return height, gradient
 
     def lost(self, theta: Tensor) -> Tensor:
         """Points that matter to the posterior and that the map would never propose, shape (n,)."""
-        codes, known = self.codes(len(theta)), self.known
-        log_pi = self.target.log_joint(codes, theta).double() - self.level
+        codes, known = self.code.expand(len(theta), -1), self.known
+        log_pi = self.height(theta).double() - self.level
         lost = log_pi > -math.inf
         if bool(lost.any()):
             log_q = known.log_prob(known.with_spares(theta, codes), codes).double()
@@ -298,26 +291,22 @@ class _Search:
 
     def height(self, theta: Tensor) -> Tensor:
         """Log joint of points (n, D), shape (n,), nats."""
-        return self.target.log_joint(self.codes(len(theta)), theta)
-
-    def from_the_top(self, theta: Tensor) -> tuple[Tensor, Tensor]:
-        """Points, the highest first, and their log joint."""
-        height = self.height(theta)
-        order = height.argsort(descending=True)
-        return theta[order], height[order]
+        return self.target.log_joint(self.code.expand(len(theta), -1), theta)
 
     def parts_among(
-        self, theta: Tensor, height: Tensor, scale: Tensor, seen: Tensor, evaluations: float
+        self, theta: Tensor, scale: Tensor, seen: Tensor, evaluations: float
     ) -> list[Part]:
         """Parts about the highest of some points, until one is known or a crumb beside the others.
 
         Arguments:
-            theta, height: Points that the map does not know, shape (n, D), the highest first.
+            theta: Points that the map does not know, shape (n, D).
             scale: Standard deviations of prior draws, shape (D,).
             seen: Points that chains have passed, shape (k, D).
             evaluations: Of the target, beyond which no second part is weighed.
         """
-        parts, account = list[Part](), self.target.account
+        parts, account, height = list[Part](), self.target.account, self.height(theta)
+        order = height.argsort(descending=True)
+        theta, height = theta[order], height[order]
         while len(theta) and len(parts) < self.parts:
             if self.late or (parts and account.evaluations > evaluations):
                 break
@@ -327,7 +316,10 @@ class _Search:
             if not found:  # no height is finite
                 break
             summits = torch.stack(found)
-            walks = self.walked_from(summits, scale)
+            used = int(self.target.space.active(self.code[None]).sum())
+            starts = summits[:, None].expand(-1, max(WALKERS, 4 * used), -1)
+            late = self.deadline
+            walks = walked(self.target, self.code, starts, scale, self.generator, STEPS, late)
             if self.late:
                 break
             for summit, points in zip(summits, walks, strict=True):
@@ -340,13 +332,6 @@ class _Search:
             left = ~torch.stack([part.place.holds(theta) for part in parts]).any(0)
             theta, height = theta[left], height[left]
         return parts
-
-    def walked_from(self, summits: Tensor, scale: Tensor) -> Tensor:
-        """Points of walks from some summits, (k, D), side by side: their extents, (k, m, D)."""
-        used = int(self.target.space.active(self.code[None]).sum())
-        starts = summits[:, None].expand(-1, max(WALKERS, 4 * used), -1)
-        steps, late = STEPS, self.deadline
-        return walked(self.target, self.code, starts, scale, self.generator, steps, late)
 
     def part_of(self, points: Tensor, seen: Tensor, others: Sequence[Part] = ()) -> Part | None:
         """The part in which walks have ended; None where the map or chains know it.
@@ -366,7 +351,7 @@ class _Search:
         z = torch.randn(n, d, generator=self.generator, device=centre.device).double()
         theta = torch.zeros(n, target.dim, dtype=target.dtype, device=centre.device)
         theta[:, used] = (centre + z @ factor.mT).to(target.dtype)
-        log_joint = target.log_joint(self.codes(n), theta)
+        log_joint = self.height(theta)
         counts = self.lost(theta)
         for other in others:
             counts &= ~other.place.holds(theta)

@@ -369,13 +369,9 @@ def next_step(log_likelihood: Tensor, weight: Tensor, temper: Tensor, ess: float
         first = (log_weight + power).logsumexp(1, True)
         return (2 * first - (log_weight + 2 * power).logsumexp(1, True)).exp() >= ess
 
-    return _bisect(keeps, 1 - temper)
-
-
-def _bisect(keeps: Callable[[Tensor], Tensor], whole: Tensor) -> Tensor:
-    high = whole.log()
+    whole = 1 - temper
+    fine, high = keeps(whole), whole.log()
     low = torch.full_like(high, LOG_SMALLEST_STEP)
-    fine = keeps(whole)
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         ok = keeps(middle.exp())

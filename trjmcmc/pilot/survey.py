@@ -53,12 +53,15 @@ class PilotRuns:
     def price(self, codes: Tensor) -> float:
         """Seconds of one evaluation, in batches as large as chains make them.
 
+        Prior draws of a seed of their own: a deadline alone changes no draw.
+
         Arguments:
             codes: Models that take turns, shape (M, L).
         """
         n = PRICED
         code = codes[torch.arange(n, device=codes.device) % len(codes)]
-        theta = self.target.sample_prior(code, self.generator)
+        generator = torch.Generator(self.target.device).manual_seed(0)
+        theta = self.target.sample_prior(code, generator)
         theta = torch.where(theta.isfinite(), theta, 0.0)
         begun = clock.now()
         with torch.no_grad():

@@ -20,9 +20,8 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import enough_weights, log_mean_weight, log_weights, pareto_k
 from ..estimate.routes import through_the_map
 from ..fit.objective import ForwardKL
-from ..fit.standardise import moments
+from ..fit.standardise import calibrate, moments
 from ..fit.train import train
-from ..fit.units import calibrate
 from ..promises import PARETO_K_FINITE_VARIANCE
 from ..target.blackbox import BlackBox
 from ..target.model import Model

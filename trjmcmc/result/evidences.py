@@ -216,11 +216,7 @@ class Evidences:
         relative = {"visits": [self.chains.visits(m) for m in labels]}
         if by_jumps:
             relative["bartolucci"] = [by_jumps[m] for m in labels]
-        sources, audit = SOURCES, self._report.audit
-        if audit is not None and audit.normals:  # the map was fitted to the audit's draws
-            by_map = {r: rests | {"population"} for r, rests in SOURCES.items() if "map" in rests}
-            sources = {**SOURCES, **by_map}
-        return clashes(labels, absolute, relative, sources)
+        return clashes(labels, absolute, relative, SOURCES)
 
     # ---- probabilities ----------------------------------------------------------------------
 

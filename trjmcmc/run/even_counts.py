@@ -27,8 +27,8 @@ from ..target.exchangeable import components_of
 from ..target.target import Target
 from ..target.tempered import Tempered
 from ..transport.normals import gaussian_mixture
-from .count import Tally
 from .moves import component_births, component_exchanges, component_walks
+from .recorded import Tally
 from .start import prior_draws
 
 if TYPE_CHECKING:

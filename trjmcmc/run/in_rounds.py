@@ -18,40 +18,31 @@ from ..errors import (
     TRJError,
     warn_user,
 )
-from ..pilot.report import by_audit
 from ..progress import progress_bar
 from ..promises import DONE_SECONDS
-from ..result import report as told
-from ..result.report import RunReport
 from ..result.result import Result
 from ..target.target import Target
-from .aims import Aims
-from .budget import limited
-from .given import check_counts
-from .knowledge import Knowledge
+from .asked import Stated, check_lengths
+from .knowledge import Knowledge, limited
 from .maps import check_round_trip
 from .plan import Plan
-from .precision import parted
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
-from .report import compared, judged, made_result, weighed, weighed_by_map
+from .report import judged, result_of
 from .rounds import Resumption, looks
 from .rounds_saved import (
     MAP,
     STATED,
     RoundsSaver,
     RunFolder,
-    before_in,
     before_of,
-    check_same,
+    check_asked,
     onward,
     record_of,
 )
-from .shards import numbers_of
-from .stated import Stated
 from .strategy import FIT_SHARE
-from .summary import MET, Run
-from .threads import one_thread
+from .summary import MET, Aims, Run
+from .tasks import one_thread
 
 INTERRUPTED = "interrupted"  # why a training has stopped
 
@@ -76,8 +67,7 @@ def begin(
     *,
     stated: Stated,
     fit: bool | str = "auto",
-    start: Any = None,
-    saved: Mapping[str, Any] | None = None,
+    there: Mapping[str, Any] | None = None,
     place: RunFolder | None = None,
 ) -> InRounds:
     """A run in rounds that has not begun.
@@ -89,16 +79,14 @@ def begin(
         until: When it is done.
         stated: What is stated of its chains.
         fit: Whether a map is trained first, as of :meth:`trjmcmc.TRJSampler.run`.
-        start: What to start from, or None.
-        saved: The plain data of a run in rounds that it goes on with, or None.
+        there: The plain data of a run that it goes on with, in a folder or a result; or None.
         place: The folder that the run is saved in, or None.
 
     Raises:
         CheckpointError: The folder or the result are of another run.
         ConfigurationError: More was asked of the run than rounds take.
     """
-    found = None if place is None else place.found
-    there = saved if found is None else found.head
+    resumed = place is not None and place.found is not None
     if known.strategy.given is not None:
         stated = stated._replace(kernel=lambda _: known.kernel(known.transport))
         needed = known.strategy.trains and not known.ready
@@ -106,14 +94,13 @@ def begin(
     if fit in {True, "vi"} and stated.evaluations is not None:
         left = (1 - FIT_SHARE) * stated.evaluations
         stated = stated._replace(evaluations=max(1, int(left)))
-    if place is not None and found is not None:
-        check_same(place, known.target)
+    if place is not None:
+        check_asked(place)
     if there is not None:
-        stated = stated_again(stated, there, found is not None)
-        lesson = found.plan if found is not None else there["lesson"]
-        if lesson[MAP] is not None:
-            known.restore_map(lesson[MAP])
-        if lesson[MAP] is None and (known.ready or (fit in {True, "vi"} and found is None)):
+        stated = stated_again(stated, there, resumed)
+        if (trained_map := there["lesson"][MAP]) is not None:
+            known.restore_map(trained_map)
+        elif known.ready or (fit in {True, "vi"} and not resumed):
             raise ConfigurationError(ONWARD)
     aims = Aims.of(known.target.to(device="cpu", probe=False).space, until)
     stated = stated._replace(climbs=math.ceil(MET / aims.detection))
@@ -122,9 +109,12 @@ def begin(
         raise ConfigurationError('until: "detection" is for lists of models alone')
     by = trained_by(known)
     trained = by == "vi" if fit == "vi" else bool(by)
-    before = None if place is None else before_in(place, recipe, known.spending)
-    if before is None and saved is not None:
-        before = before_of(start, saved, recipe, seed)
+    before = None
+    if there is not None:
+        where = place.folder.path if place is not None and resumed else "start"
+        before = before_of(where, there, recipe, seed)
+        if resumed:
+            known.spending.restore(there["account"], there["seconds"])
     climbed = () if before is None else before.position.climbs
     if climbed and min(climbed) < stated.climbs:
         raise ConfigurationError('until: "detection" is asked of a run that begins')
@@ -152,6 +142,14 @@ def trained_by(known: Knowledge) -> str:
     trace = known.trace
     ended = trace is not None and bool(trace.step) and trace.stopped != INTERRUPTED
     return trace.by if trace is not None and ended else ""
+
+
+def is_enough(run: Run, aims: Aims | None, draws: int | None) -> bool:
+    """Whether a run has what is asked for; never where nothing but a limit is."""
+    thin = run.recipe.stated.thin  # memory may have thinned the record further
+    if draws is not None and run.draws.n_draws * run.draws.thin >= draws * thin:
+        return True
+    return aims is not None and aims.reached(run)
 
 
 class InRounds:
@@ -182,7 +180,7 @@ class InRounds:
         self._spending = known.spending
         self._aims = aims
         self._before, self._saver = before, saver
-        self._looks = self._through_the_map()
+        self._looks: Iterator[Run] = iter(())
         self._last: Run | None = None
         self._kept = 0  # draws of each chain in the last result
         self._broken = False  # off in a step, in a search, or in a lesson
@@ -243,27 +241,18 @@ class InRounds:
             max_evaluations=max_evaluations,
         )
 
-    def _through_the_map(self) -> Iterator[Run]:
-        """Looks of the run, through the map if there is one."""
-        known = self._known
-        trained = known.transport if known.given_map or trained_by(known) else None
-        trained = trained if self.target.dim else None
-        if trained is not None:
-            check_round_trip(self.target, trained, known.generator)
-        yield from self._from(self._recipe.with_map(trained), self._before)
-
-    def _from(self, recipe: Recipe, before: Resumption | None) -> Iterator[Run]:
-        """Looks of the run from where it goes on, or from its beginning."""
+    def _looks_from_here(self) -> Iterator[Run]:
+        """Looks of the run through its map, and where it was broken off from its last look."""
+        known, last = self._known, self._last
         keep = None if self._saver is None else self._saver.keep
-        return looks(recipe, before=before, keep=keep)
-
-    def _mend(self) -> None:
-        """Go on from the last look where the run was broken off, as if it had not been."""
-        last = self._last
-        if self._broken and last is not None and last.position is not None:
+        if last is not None:
+            assert last.position is not None
             record = record_of(last.draws, last.recipe.target)
-            self._looks = self._from(last.recipe, Resumption(last.position, record))
-            self._broken = False
+            return looks(last.recipe, before=Resumption(last.position, record), keep=keep)
+        if self.target.dim and (known.given_map or trained_by(known)):
+            check_round_trip(self.target, known.transport, known.generator)
+            self._recipe.take_map(known.transport)
+        return looks(self._recipe, before=self._before, keep=keep)
 
     def run(
         self,
@@ -290,8 +279,6 @@ class InRounds:
             KeyboardInterrupt: Ctrl-C was pressed twice.
             TRJError: A density is NaN or +inf; attribute ``result`` has the draws so far.
         """
-        check_counts(draws)
-        self._mend()
         limit, spending, begun = self._recipe.limit, self._spending, clock.now()
         self._known.begin()
         with limited(self._recipe.target, spending.account, max_evaluations):
@@ -300,6 +287,8 @@ class InRounds:
                 with nullcontext() if self._before is None else spending.account.free():
                     few = self._recipe.numbers * self._recipe.chains < ONE_THREAD
                     limit.keep(self._recipe.kept)
+                if self._last is None or self._broken:
+                    self._looks, self._broken = self._looks_from_here(), False
                 try:
                     bar = progress_bar(progress, desc="sampling", unit="round")
                     with one_thread(few), bar as bar:
@@ -312,8 +301,21 @@ class InRounds:
                 budget_spent = isinstance(ended, BudgetError) or limit.spent
                 last = self._last.draws if draws is None else self._last.draws.last(draws)
                 shown, self._kept = replace(self._last, draws=last), last.n_draws
-                result = self._result(shown, aims if asked else None, draws, budget_spent)
-        spending.close(self._known.trace)
+                result = result_of(
+                    shown,
+                    self._known,
+                    seed=self._seed,
+                    aims=aims if asked else None,
+                    asked=draws,
+                    cut=self._cut,
+                    budget_spent=budget_spent,
+                )
+        if shown.position is not None and shown.recipe.stated.grid is None:
+            whole = self._last.draws
+            left_out = whole.n_draws - last.n_draws
+            before = whole.first(left_out) if left_out else None
+            result._onward = partial(onward, shown.position, shown.recipe, self._seed, before)
+        spending.close()
         if self._saver is not None:
             why = str(ended) if ended is not None else "enough"
             why = "interrupted" if result.report.interrupted else why
@@ -340,7 +342,7 @@ class InRounds:
         """
         limit, saver = self._recipe.limit, self._saver
         try:
-            while self._last is None or not self._is_enough(self._last, aims, draws):
+            while self._last is None or not is_enough(self._last, aims, draws):
                 before = None if self._last is None else self._last.position
                 self._last = run = next(self._looks)
                 self._broken = before is not None and run.position is before
@@ -379,6 +381,7 @@ class InRounds:
         Raises:
             ConfigurationError: The last run was broken off in a step; detection is asked for.
         """
+        check_lengths(draws, max_seconds)
         last = self._last
         if self._broken and (last is None or last.position is None):
             raise ConfigurationError("more: the last run was broken off in a step; run anew")
@@ -393,57 +396,3 @@ class InRounds:
             draws=None if draws is None else draws + self._kept,
             max_evaluations=max_evaluations,
         )
-
-    @staticmethod
-    def _is_enough(run: Run, aims: Aims | None, draws: int | None) -> bool:
-        """Whether a run has what is asked for; never where nothing but a limit is."""
-        thin = run.recipe.stated.thin  # memory may have thinned the record further
-        if draws is not None and run.draws.n_draws * run.draws.thin >= draws * thin:
-            return True
-        return aims is not None and aims.reached(run)
-
-    def _result(self, run: Run, aims: Aims | None, asked: int | None, budget_spent: bool) -> Result:
-        limit, target, draws = self._recipe.limit, run.recipe.target, run.draws
-        late = limit.passed  # before models are weighed, which takes its time
-        points = self._recipe.stated.points
-        if (grid := run.recipe.stated.grid) is not None and run.in_shards:
-            draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
-        weights, routes = weighed(run) if self._known.strategy.weighs else ({}, {})
-        if (audit := self._known.audit_report) is not None:
-            routes["audit"] = by_audit(target.space, audit)
-        missed = ""
-        if aims is not None and aims.rule is None and (words := aims.missed(run)):
-            missed = "; ".join(words)
-        rounding, unresolved = parted(run.unresolved)
-        report = RunReport(
-            seconds={**self._known.fitted.seconds, **self._spending.seconds},
-            steps=draws.n_draws * draws.thin,
-            seed=self._seed,
-            interrupted=limit.pressed or self._cut,
-            budget_spent=budget_spent,
-            overflows=run.overflows,
-            evaluations=self._spending.evaluations,
-            gradients=self._spending.gradients,
-            plan=told.KernelPlan(weights=dict(run.shares), settings=run.settings),
-            acceptance=run.acceptance,
-            unaudited=bool(weights) and weighed_by_map(run) and self._known.unaudited,
-            draws_asked=asked,
-            start=None if points is None else compared(run.recipe.host, points, draws),
-            out_of_time=late and not (limit.pressed or budget_spent),
-            missed=missed,
-            fit=self._spending.news(self._known.trace),
-            audit=self._known.audit_report,
-            precision=run.recipe.why,
-            rounding=rounding,
-            unresolved=unresolved,
-            judged=judged(run),
-            variational=self._known.variational_answer(draws),
-        )
-        result = made_result(target, draws, report, routes, weights, run.crossings)
-        if run.position is not None and run.recipe.stated.grid is None:
-            assert self._last is not None
-            whole = self._last.draws
-            cut = whole.n_draws - run.draws.n_draws
-            before = whole.first(cut) if cut else None
-            result._onward = partial(onward, run.position, run.recipe, self._seed, before)
-        return result

@@ -1,9 +1,10 @@
-"""What a sampler knows of its target: its map, the training of it, and evidences through it."""
+"""What a sampler knows of its target: its map, evidences through it, and what was spent on them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,13 +24,77 @@ from ..kernel.base import Kernel
 from ..pilot.report import AuditReport
 from ..result.answer import audited, variational
 from ..result.variational import Variational
+from ..target.account import Account
 from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
-from .budget import Spending, limited
 from .strategy import Strategy, check_kernel
 
 OWN = ("vi", "objective")  # what trains a map on its own draws
+
+
+@contextmanager
+def limited(
+    target: Target, account: Account, evaluations: int | None
+) -> Iterator[Callable[[], int | None]]:
+    """Count a target's calls in an account, and hold them to a number.
+
+    Arguments:
+        target: The target.
+        account: Of the sampler.
+        evaluations: Calls that may be made, or None.
+
+    Returns:
+        A function of the calls that are left; it gives None without a limit.
+
+    Raises:
+        ConfigurationError: The number is below 1.
+    """
+    if evaluations is not None and evaluations < 1:
+        raise ConfigurationError(f"max_evaluations: expected 1 or more, got {evaluations}")
+    most = math.inf if evaluations is None else evaluations
+    with account.held_to(min(most, target.account.left)), target.counted_in(account):
+        yield lambda: None if math.isinf(account.limit) else int(account.left)
+
+
+class Spending:
+    """Seconds and likelihood calls since the last report, fits before a run included.
+
+    Attributes:
+        account: Counts the calls.
+        seconds: Wall time by stage.
+        reported: Whether a report has told of all of it.
+    """
+
+    def __init__(self) -> None:
+        self.account = Account()
+        self.seconds: dict[str, float] = {}
+        self.reported = False
+        self._before = {"evaluations": 0, "gradients": 0}  # what earlier reports hold
+
+    def spend(self, stage: str, seconds: float) -> None:
+        """Add seconds to those of a stage."""
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + seconds
+
+    def begin(self) -> None:
+        """Begin a new period."""
+        self._before = {name: getattr(self.account, name) for name in self._before}
+        self.seconds, self.reported = {}, False
+
+    def close(self) -> None:
+        """A report has told of all of it."""
+        self.reported = True
+
+    @property
+    def made(self) -> dict[str, int]:
+        """Likelihood calls, and those that were differentiated."""
+        return {name: getattr(self.account, name) - n for name, n in self._before.items()}
+
+    def restore(self, account: Mapping[str, int], seconds: Mapping[str, float]) -> None:
+        """Go on from what a saved run has spent: held counts, and seconds by stage."""
+        self.account.restore(account)
+        self.seconds, self.reported = dict(seconds), False
+        self._before = dict.fromkeys(self._before, 0)
 
 
 class Knowledge:
@@ -71,7 +136,8 @@ class Knowledge:
 
     def begin(self) -> None:
         """Count from here if what was spent so far has been reported."""
-        if self.spending.begin():
+        if self.spending.reported:
+            self.spending.begin()
             self.trainer.keep(replace(self.fitted, seconds={}))
 
     # ---- the map ----------------------------------------------------------------------------
@@ -203,7 +269,6 @@ class Knowledge:
             [e.value - prior for e, prior in zip(found, log_prior, strict=True)],
             [e.std_error for e in found],
             fitted.mended,
-            False,
         )
 
 

@@ -51,9 +51,9 @@ REVERSALS = 4  # edges turned around with new parents, beside one new parent set
 BIRTHS = 2  # a walk of a component: two are jointly best on pulses and galaxies
 
 
-def proposal(space: Space, few: bool, guess: Tensor | None) -> IndexProposal:
+def proposal(space: Space, guess: Tensor | None) -> IndexProposal:
     """By evidences where the models are few, else to neighbours."""
-    if not few and space.has_items:
+    if not space.few and space.has_items:
         return Neighbours(space)
     return Fixed(space, guess, other=True)
 

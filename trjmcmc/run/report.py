@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -17,14 +16,16 @@ from ..estimate.estimate import Estimate
 from ..estimate.importance import pareto_k
 from ..estimate.indicator import MODELS_SHOWN
 from ..estimate.routes import by_weights, through_the_map
-from ..result.report import RunReport, Started
+from ..pilot.report import by_audit
+from ..result.report import KernelPlan, RunReport, Started
 from ..result.result import Result
 from ..space.base import Space
 from ..space.codes import distinct
-from ..target.target import Target
 from ..transport.base import Transport
+from .knowledge import Knowledge
 from .recipes.base import route_of
-from .summary import DISAGREE, Run, apart
+from .shards import numbers_of
+from .summary import DISAGREE, Aims, Run, apart
 
 IMPOSSIBLE = "no draw has a finite likelihood"
 
@@ -33,39 +34,74 @@ LEAST_DRAWS = 50  # of a model that is weighed through normals fitted to them
 Routes = dict[str, dict[str, Estimate]]  # by route and model, log of p(model) times evidence
 
 
-def made_result(
-    target: Target,
-    draws: Draws,
-    report: RunReport,
-    routes: Routes,
-    log_weights: Mapping[str, Tensor],
-    crossings: tuple[Tensor, Tensor] | None = None,
+def result_of(
+    run: Run,
+    known: Knowledge,
+    *,
+    seed: int,
+    aims: Aims | None,
+    asked: int | None,
+    cut: bool,
+    budget_spent: bool,
 ) -> Result:
     """The result of a run, on the CPU.
 
     Arguments:
-        target: The target.
-        draws: What the chains kept.
-        report: How the run went.
-        routes, log_weights: Of :func:`weighed`.
-        crossings: As of :class:`~trjmcmc.Result`.
+        run: The last look, and of its draws those that are shown.
+        known: What is known of the target beside it.
+        seed: The sampler's.
+        aims: What it was asked for, or None.
+        asked: Draws that it was asked for, or None.
+        cut: Whether Ctrl-C has ended its training.
+        budget_spent: Whether its evaluations are.
     """
-    host = target.to(device="cpu", probe=False)
+    recipe, draws, limit = run.recipe, run.draws, run.recipe.limit
+    late = limit.passed  # before models are weighed, which takes its time
+    points, grid = recipe.stated.points, recipe.stated.grid
+    if grid is not None and run.in_shards:
+        draws = replace(draws, run=numbers_of(grid.shards, draws.n_chains))
+    log_weights, routes = weighed(run) if known.strategy.weighs else ({}, {})
+    if known.audit_report is not None:
+        routes["audit"] = by_audit(recipe.target.space, known.audit_report)
+    missed = [] if aims is None or aims.rule is not None else aims.missed(run)
+    report = RunReport(
+        seconds={**known.fitted.seconds, **known.spending.seconds},
+        steps=draws.n_draws * draws.thin,
+        seed=seed,
+        interrupted=limit.pressed or cut,
+        budget_spent=budget_spent,
+        overflows=run.overflows,
+        **known.spending.made,
+        plan=KernelPlan(weights=dict(run.shares), settings=run.settings),
+        acceptance=run.acceptance,
+        unaudited=bool(log_weights) and weighed_by_map(run) and known.unaudited,
+        draws_asked=asked,
+        start=None if points is None else compared(recipe.host, points, draws),
+        out_of_time=late and not (limit.pressed or budget_spent),
+        missed="; ".join(missed),
+        fit=known.trace if "fit" in known.fitted.seconds else None,
+        audit=known.audit_report,
+        precision=recipe.why,
+        rounding=run.unresolved.rounding,
+        unresolved=run.unresolved.coarse,
+        judged=judged(run),
+        variational=known.variational_answer(draws),
+    )
+    host = recipe.target.to(device="cpu", probe=False)
     code, theta = draws.flat()
-    shape = (draws.n_chains, draws.n_draws)
 
     def values() -> dict[str, Tensor]:
         padded = host.padded_values(code, theta).items()
-        return {name: value.reshape(*shape, *value.shape[1:]) for name, value in padded}
+        return {name: x.reshape(*draws.code.shape[:2], *x.shape[1:]) for name, x in padded}
 
     return Result(
-        copy.deepcopy(target.space).cpu(),
+        copy.deepcopy(recipe.target.space).cpu(),
         draws,
         values,
         routes,
         report,
-        target.truth,
-        crossings=crossings,
+        recipe.target.truth,
+        crossings=run.crossings,
         pareto_k={label: pareto_k(w) for label, w in log_weights.items()},
         target=host,
         slot_names=host.slot_names,

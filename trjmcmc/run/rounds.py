@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ..errors import TargetError
 from ..kernel.base import Kernel, State
+from .numbers import Unresolved, unresolved
 from .position import Lesson, Position
-from .precision import parted
 from .recipes.base import Known, Moves, Recipe, Route, gain
 from .recorded import Recorded
 from .shards import Shards
@@ -96,13 +96,8 @@ def looks(
                     keep(chains, partial(chains.position, lesson, known, ahead, counted))
             run = replace(
                 summed_up(recipe, chains.kept(), known, moves, route),
-                shares=chains.shares,
+                **chains.told(),
                 unresolved=lesson.unresolved,
-                steps=chains.steps,
-                overflows=int(recipe.target.overflows) - chains.overflows,
-                acceptance=chains.tally.rates(),
-                crossings=None if chains.crossings is None else chains.crossings.result(),
-                settings=chains.settings(kernel),
                 in_shards=isinstance(chains, Shards),
                 position=chains.position(lesson, known, ahead, counted) if whole else None,
             )
@@ -116,7 +111,9 @@ def looks(
             if ahead:  # it was late: first the rest of the round
                 continue
             drawn, climbs = chains.some(), further(recipe, known, recipe.evaluations - counted)
-            known, met = recipe.searched(known, moves, drawn, climbs)
+            met = None
+            with recipe.limit.until_spent():
+                known, met = recipe.search(known, moves, drawn, climbs)
             if recipe.late:  # the position is that before the search
                 yield replace(run, known=known)
             if met is not None:
@@ -145,13 +142,13 @@ def further(recipe: Recipe, known: Known, evaluations: int) -> int:
     return climbs if climbs > min(LEAST_CLIMBS, usual // 2) else 0
 
 
-def lesson_of(recipe: Recipe, known: Known, state: State, unresolved: str) -> Lesson:
+def lesson_of(recipe: Recipe, known: Known, state: State, doubt: Unresolved) -> Lesson:
     """A first lesson at a place, of moves that have not been measured."""
     random, steps = recipe.generator.get_state(), LEAST_STEPS * recipe.stated.thin
     steps = max(steps, recipe.first(known))
     code, theta, log_joint = (x[: recipe.stated.chains] for x in state[:3])
     stated = State(code, theta, log_joint)
-    return Lesson(known, stated, random, steps, unresolved=unresolved)
+    return Lesson(known, stated, random, steps, unresolved=doubt)
 
 
 def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:
@@ -169,17 +166,19 @@ def begun(recipe: Recipe) -> tuple[Recipe, Lesson]:
     known, state = recipe.begin()
     state = state if given is None else given
     if recipe.late:
-        return recipe, lesson_of(recipe, known, state, "")
-    unresolved, finer = resolved(recipe, known)
+        return recipe, lesson_of(recipe, known, state, Unresolved())
+    doubt, finer = resolved(recipe, known)
     if finer is not None:
         return begun(finer)
     climbs = recipe.climbs(known)
-    known, met = recipe.searched(known, recipe.all_moves(known), known.draws, climbs)
+    met = None
+    with recipe.limit.until_spent():
+        known, met = recipe.search(known, recipe.all_moves(known), known.draws, climbs)
     if met is not None:
-        unresolved, finer = resolved(recipe, known)
+        doubt, finer = resolved(recipe, known)
         if finer is not None:
             return begun(finer)
-    return recipe, lesson_of(recipe, known, state if met is None else met, unresolved)
+    return recipe, lesson_of(recipe, known, state if met is None else met, doubt)
 
 
 class Taught(NamedTuple):
@@ -221,7 +220,10 @@ def teach(recipe: Recipe, lesson: Lesson) -> Taught:
     chains.begin(recipe.stated.thin)
     if recipe.stated.grid is not None and lesson.learned + 1 >= recipe.plan.learned:
         chains = Shards(chains, recipe.stated.grid)
-    return Taught(chains, kernel, known, moves, recipe.routed(known, moves))
+    route = None
+    with recipe.limit.until_spent():
+        route = recipe.weigh(known, moves)
+    return Taught(chains, kernel, known, moves, route)
 
 
 def taught_again(recipe: Recipe, before: Resumption) -> Taught:
@@ -236,15 +238,14 @@ def taught_again(recipe: Recipe, before: Resumption) -> Taught:
     return found._replace(known=known)
 
 
-def resolved(recipe: Recipe, known: Known) -> tuple[str, Recipe | None]:
-    """What numbers do not resolve, in words, and a recipe in finer ones, if that helps.
+def resolved(recipe: Recipe, known: Known) -> tuple[Unresolved, Recipe | None]:
+    """What numbers do not resolve, and a recipe in finer ones, if that helps.
 
     Raises:
         TargetError: These are the finest, and it is more than rounding of a likelihood's own.
     """
-    unresolved = recipe.unresolved(known)
-    if recipe.why and parted(unresolved)[1]:
-        raise TargetError(f"no numbers of this machine resolve the posterior. {unresolved}")
-    if not unresolved:
-        return "", None
-    return unresolved, recipe.finer(f"float32 does not resolve {unresolved}")
+    found = unresolved(recipe.target, known.draws)
+    if recipe.why and found.coarse:
+        raise TargetError(f"no numbers of this machine resolve the posterior. {found}")
+    finer = recipe.finer(f"float32 does not resolve {found}") if any(found) else None
+    return found, finer

@@ -22,16 +22,19 @@ from ..kernel.base import State
 from ..result.files import as_data, smallest
 from ..result.result import Result
 from ..target.target import Target
-from .budget import Spending
-from .position import Position
+from .knowledge import Spending
+from .position import Position, about, check_pairs, check_target
 from .recipes.base import Recipe
 from .recorded import Recorded
 from .rounds import Resumption
-from .same import about, check_pairs, check_target
 
 ROUNDS, PLAN = "rounds", "numbers of the Plan"  # where a file has the position, and these
 
 CUT = "cut"  # where a result has the draws before those that it shows
+
+DRAWN = "drawn"  # the draws that a run goes on from, by column, shape (draw, chain, ...)
+
+COLUMNS = ("code", "theta", "log_joint")  # of these
 
 SAVE_SECONDS = 30.0  # between two heads
 
@@ -58,6 +61,15 @@ class RunFolder:
     folder: Folder
     found: Found | None
     settings: Mapping[str, Any]
+
+    @property
+    def there(self) -> dict[str, Any] | None:
+        """What the run there goes on with, as of :func:`onward`; None where none was saved."""
+        if self.found is None:
+            return None
+        columns = zip(*([s[n] for n in COLUMNS] for s in self.found.segments), strict=True)
+        drawn = [torch.cat(each) for each in columns]
+        return {**onward_of(self.found.head, self.found.plan), DRAWN: drawn}
 
     @property
     def spent(self) -> float:
@@ -238,38 +250,16 @@ class RoundsSaver:
         }
 
 
-def check_same(place: RunFolder, target: Target) -> None:
-    """Refuse to go on with a run of another target, version, device or request.
+def check_asked(place: RunFolder) -> None:
+    """Refuse to go on with a run of another request.
 
     Raises:
         CheckpointError: What differs is named.
     """
-    found, path, now = place.found, place.folder.path, place.settings
-    assert found is not None
-    asked = found.head["settings"]
-    check_pairs(path, {name: (asked.get(name), now.get(name)) for name in ASKED})
-    check_target(path, found.head, found.head["shard"], target)
-
-
-def before_in(place: RunFolder, recipe: Recipe, spending: Spending) -> Resumption | None:
-    """Where the run in a folder goes on; None where none was saved.
-
-    Arguments:
-        place: The folder, and what is there.
-        recipe: Of the run.
-        spending: It is told what the run has spent.
-
-    Raises:
-        CheckpointError: What is there is another run's.
-    """
-    found, target = place.found, recipe.target
-    if found is None:
-        return None
-    check_pairs(place.folder.path, {PLAN: (found.head[PLAN], asdict(recipe.plan))})
-    spending.restore(found.head["account"], found.head["seconds"])
-    columns = (torch.cat([s[n] for s in found.segments]) for n in ("code", "theta", "log_joint"))
-    position = Position.of(found.head[ROUNDS], found.plan, target.device)
-    return Resumption(position, _record(columns, target))
+    if place.found is not None:
+        was, now = place.found.head["settings"], place.settings
+        pairs = {name: (was.get(name), now.get(name)) for name in ASKED}
+        check_pairs(place.folder.path, pairs)
 
 
 def onward(position: Position, recipe: Recipe, seed: int, cut: Draws | None) -> dict[str, Any]:
@@ -294,15 +284,20 @@ def onward_of(head: Mapping[str, Any], lesson: Mapping[str, Any]) -> dict[str, A
 def saved_in(result: object) -> Mapping[str, Any] | None:
     """What a result goes on with, of a run in rounds; None of others."""
     data = as_data(getattr(result, "_onward", None))
-    return data if isinstance(data, Mapping) and ROUNDS in data else None
+    if not isinstance(result, Result) or not isinstance(data, Mapping) or ROUNDS not in data:
+        return None
+    raw = result.raw
+    parts = [] if data[CUT] is None else [data[CUT]]
+    columns = zip(*parts, (raw.code, raw.theta, raw.log_joint), strict=True)
+    return {**data, DRAWN: [torch.cat([x.transpose(0, 1) for x in each]) for each in columns]}
 
 
-def before_of(result: Result, data: Mapping[str, Any], recipe: Recipe, seed: int) -> Resumption:
-    """Where the run of a result goes on.
+def before_of(where: object, there: Mapping[str, Any], recipe: Recipe, seed: int) -> Resumption:
+    """Where a saved run goes on.
 
     Arguments:
-        result: The result, of a file too.
-        data: Of it, as of :func:`saved_in`.
+        where: Names it in words.
+        there: Of it, as of :func:`saved_in` and :attr:`RunFolder.there`.
         recipe: Of the run.
         seed: The sampler's.
 
@@ -310,14 +305,11 @@ def before_of(result: Result, data: Mapping[str, Any], recipe: Recipe, seed: int
         CheckpointError: It is of another target, version, seed or plan.
     """
     target = recipe.target
-    check_target("start", data, data["shard"], target)
-    numbers = data[PLAN], asdict(recipe.plan)
-    check_pairs("start", {"seed": (data["seed"], seed), PLAN: numbers})
-    position = Position.of(data[ROUNDS], data["lesson"], target.device)
-    record = record_of(result.raw, target)
-    if data[CUT] is not None:
-        record = record_of(Draws(*data[CUT]), target) + record
-    return Resumption(position, record)
+    check_target(where, there, there["shard"], target)
+    numbers = there[PLAN], asdict(recipe.plan)
+    check_pairs(where, {"seed": (there["seed"], seed), PLAN: numbers})
+    position = Position.of(there[ROUNDS], there["lesson"], target.device)
+    return Resumption(position, _record(there[DRAWN], target))
 
 
 def record_of(draws: Draws, target: Target) -> list[State]:
@@ -327,7 +319,9 @@ def record_of(draws: Draws, target: Target) -> list[State]:
 
 
 def _record(columns: Any, target: Target) -> list[State]:
-    """The record, step by step, of columns of shape (draw, chain, ...)."""
+    """The record, step by step, of columns of shape (draw, chain, ...); of none it is empty."""
+    if not columns:  # the run was saved before its first kept draw
+        return []
     code, theta, log_joint = columns
     device = target.device
     rows = zip(code.long().to(device), theta.to(device), log_joint.to(device), strict=True)

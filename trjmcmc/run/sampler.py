@@ -28,25 +28,23 @@ from ..target.target import Target
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from . import in_rounds
-from .aims import Rule
-from .budget import Spending
-from .given import (
+from .asked import (
     MakeWeights,
+    Stated,
     as_pool,
-    check_counts,
     check_fit,
     check_given,
-    check_seconds,
+    check_lengths,
     grid_of,
     weights_maker,
 )
 from .in_rounds import InRounds
-from .knowledge import Knowledge
+from .knowledge import Knowledge, Spending
 from .maps import map_of, matching
 from .plan import Plan
 from .rounds_saved import place_of, saved_in
-from .stated import Stated
 from .strategy import MakeKernel, Strategy
+from .summary import Rule
 
 MakeTransport = Callable[[Space], Transport]
 
@@ -312,21 +310,19 @@ class TRJSampler:
             BlackBoxError, PoolError: A black box or its pool failed. Attribute ``result`` of this
                 error and that of densities holds the draws so far, if there are any.
         """
-        check_seconds(max_seconds)
+        check_lengths(draws, max_seconds, chains, thin, warmup)
         check_fit(fit, self.target.space)
         asked: dict[str, Any] = {"chains": chains, "warmup": warmup, "thin": thin, "fit": fit}
-        check_counts(draws, 1 if chains is None else chains, thin, warmup)
         grid = grid_of(shards, executor)
         saved, begun = saved_in(start) if shards is None else None, clock.now()
         points = None if saved else as_pool(start, self.target.device, self.target.dtype)
         with place_of(checkpoint, asked | {"seed": self.seed, "shards": shards}) as place:
-            if place is not None and place.found is not None:
-                head = place.found.head
-                self._be(head["settings"]["seed"], head["dtype"])
-                if max_evaluations is not None:
-                    max_evaluations = max(1, max_evaluations - head["account"]["evaluations"])
-            elif saved is not None:
-                self._be(saved["seed"], saved["dtype"])
+            resumed = None if place is None else place.there
+            there = saved if resumed is None else resumed
+            if resumed is not None and max_evaluations is not None:
+                max_evaluations = max(1, max_evaluations - resumed["account"]["evaluations"])
+            if there is not None:
+                self._be(there["seed"], there["dtype"])
             if place is not None:
                 place = replace(place, settings={**place.settings, "seed": self.seed})
             stated = Stated(chains, warmup or 0, thin, max_evaluations, points, grid=grid)
@@ -337,8 +333,7 @@ class TRJSampler:
                 until,
                 stated=stated,
                 fit=fit,
-                start=start,
-                saved=saved,
+                there=there,
                 place=place,
             )
             begun -= 0.0 if place is None else place.spent

@@ -9,16 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BudgetError, PoolError, TRJError
+from ..errors import PoolError, TRJError
 from ..kernel.base import Kernel, State
 from ..result.files import smallest
-from .count import Counted, Tally
 from .position import Position
-from .recorded import Recorded
-from .shard_work import Done, Failed, Work, moved
+from .recorded import Counted, Recorded, Tally
 from .start import given_starts
-from .tasks import TaskQueue
-from .threads import one_thread
+from .tasks import Done, Failed, TaskQueue, Work, moved, one_thread
 
 TOGETHER = 64  # steps of a shard between two looks at the time
 
@@ -59,11 +56,9 @@ class Shards(Recorded):
         self._kernel, work = kernel, Work(self.recipe.target, kernel)
         while n and not self.recipe.late:
             steps = min(n, TOGETHER)
-            try:
+            found = None
+            with self.recipe.limit.until_spent():
                 found = self._gathered(work, steps)
-            except BudgetError:
-                self.recipe.limit.spend()
-                break
             if found is None:
                 break
             self._take(found, steps)

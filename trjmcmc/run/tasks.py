@@ -1,16 +1,26 @@
-"""Sends the tasks of a run to workers, and again where a worker dies."""
+"""Work of a run elsewhere: pure steps on plain data, sent to workers, and again where one dies."""
 
 from __future__ import annotations
 
 import math
+import pickle
 import time
-from collections.abc import Callable, Hashable
+import traceback
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import BrokenExecutor
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
 
 from .. import clock
 from ..errors import ConfigurationError, PoolError, PoolWarning, TRJError, warn_user
-from .shard_work import Done, Failed, Work, pack_work, perform
+from ..kernel.base import Kernel
+from ..target.target import Target
+from ..target.workers import Shipped, one_task
 
 DEATHS = 4  # times that a task is sent before its workers' deaths are laid to it
 
@@ -19,6 +29,106 @@ LONELY = 60.0  # seconds without workers after which that is said
 ASKED = 5.0  # seconds between questions whether there are any
 
 PAUSES = (0.001, 0.05)  # seconds between looks at tasks, the shortest and the longest
+
+
+@contextmanager
+def one_thread(alone: bool) -> Iterator[None]:
+    """Compute with one thread as long as this lasts, if asked to.
+
+    Arguments:
+        alone: Whether to; else threads are left as they are.
+    """
+    before = torch.get_num_threads()
+    if alone:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What all shards of a run have in common; it does not change while they sample.
+
+    Attributes:
+        target: The target.
+        kernel: Frozen.
+    """
+
+    target: Target
+    kernel: Kernel
+
+
+class Done(NamedTuple):
+    """What came of a task.
+
+    Attributes:
+        value: What its step gave, on the CPU.
+        evaluations, gradients, overflows: Likelihood calls that were made, as of
+            :class:`~trjmcmc.target.account.Account`.
+    """
+
+    value: Any
+    evaluations: int
+    gradients: int
+    overflows: int
+
+
+class Failed(NamedTuple):
+    """An error that a task met.
+
+    Attributes:
+        error: It, where it can be sent.
+        text: Its last lines.
+    """
+
+    error: Exception | None
+    text: str
+
+
+def perform(work: Work, limit: float, step: Callable[..., Any], *args: Any) -> Done | Failed:
+    """Do a step of a work.
+
+    Torch computes with one thread meanwhile, so that the bits are those of every other worker.
+
+    Arguments:
+        work: Target and kernel.
+        limit: Likelihood calls that may be made.
+        step: What is done, a function of the work and more.
+        args: Of the step, after the work.
+    """
+    account, device = work.target.account, work.target.device
+    before = account.held()
+    try:
+        with one_thread(True), account.held_to(limit):
+            value = moved(step(work, *(moved(x, device) for x in args)), torch.device("cpu"))
+    except Exception as error:
+        return Failed(_sendable(error), traceback.format_exc(limit=-3))
+    return Done(value, **{name: n - before[name] for name, n in account.held().items()})
+
+
+def _sendable(error: Exception) -> Exception | None:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return None
+    return error
+
+
+def moved(x: Any, device: torch.device) -> Any:
+    """Plain data with its tensors on a device; those that are part of a larger one are copied."""
+    if isinstance(x, Tensor):
+        x = x.detach().to(device)
+        whole = x.untyped_storage().nbytes() <= x.numel() * x.element_size()
+        return x if whole else x.clone()
+    if isinstance(x, dict):
+        return {k: moved(v, device) for k, v in x.items()}
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*(moved(v, device) for v in x))
+    if isinstance(x, tuple | list):
+        return type(x)(moved(v, device) for v in x)
+    return x
 
 
 class TaskQueue:
@@ -40,13 +150,15 @@ class TaskQueue:
         self._make = executor if callable(executor) and not hasattr(executor, "submit") else None
         self._pool: Any = None
         self._work: Work | None = None
+        self._shipped: Shipped | None = None
         self._tasks: dict[Hashable, tuple[Any, tuple[Any, ...]]] = {}
 
     def begin(self, work: Work) -> None:
         """Have tasks of a work, which workers are sent unless they have it.
 
         Raises:
-            ConfigurationError: The executor has no ``submit``, or the work can't be sent.
+            ConfigurationError: The executor has no ``submit``.
+            PoolError: The work can't be sent.
         """
         if self._work == work:
             return
@@ -57,7 +169,9 @@ class TaskQueue:
                 "executor: expected a Dask client, an executor of concurrent.futures, or anything "
                 f"else with submit(function, *args), got {self.executor!r}"
             )
-        self._work, (self._key, self._packed) = work, pack_work(work)
+        self._work = work
+        self._shipped = Shipped(partial(perform, work), "executor: this target", shared=False)
+        self._shipped.payload()
         self._deaths: dict[Hashable, int] = {}
         self._breaks = 0  # of pools, since the last task came back
         self._sent_to_all = self._warned = False
@@ -78,7 +192,7 @@ class TaskQueue:
 
         Arguments:
             key: Name of the task.
-            limit, step, args: As of :func:`~trjmcmc.run.shard_work.perform`.
+            limit, step, args: As of :func:`~trjmcmc.run.tasks.perform`.
 
         Raises:
             PoolError: The executor takes no tasks.
@@ -86,17 +200,19 @@ class TaskQueue:
         self._submit(key, (limit, step, *args), packed=not self._sent_to_all)
 
     def _submit(self, key: Hashable, task: tuple[Any, ...], packed: bool) -> None:
-        args = perform, self._key, self._packed if packed else None, *task
+        assert self._shipped is not None
+        name, payload = self._shipped.name, self._shipped.payload()
         try:
             try:
-                future = self._pool.submit(*args, **({"pure": False} if self._is_dask else {}))
+                sent = name, payload if packed else None, [task]
+                settings = {"pure": False} if self._is_dask else {}
+                future = self._pool.submit(one_task, sent, **settings)
             except BrokenExecutor:
                 self._breaks += 1
                 if self._make is None or self._breaks >= DEATHS:
                     raise
                 self._pool = self._make()
-                args = perform, self._key, self._packed, *task
-                future = self._pool.submit(*args)
+                future = self._pool.submit(one_task, (name, payload, [task]))
         except TRJError:
             raise
         except Exception as error:
@@ -117,14 +233,16 @@ class TaskQueue:
                 continue
             del self._tasks[key]
             try:
-                result = future.result()
+                outcomes = future.result()
             except Exception as error:
                 self._again(key, task, error)
                 continue
-            if result is None:  # a worker that came late
+            if outcomes is None:  # a worker that came late
                 self._submit(key, task, packed=True)
-                continue
-            found.append((key, result))
+            elif isinstance(outcomes, str):  # it lacks a module
+                found.append((key, Failed(None, outcomes)))
+            else:
+                found.append((key, outcomes[0][1]))
         if found:
             self._pause, self._lonely_since = PAUSES[0], math.inf
             self._sent_to_all, self._breaks = True, 0
@@ -195,7 +313,7 @@ class TaskQueue:
         self.drop()
         if self._make is not None and hasattr(self._pool, "shutdown"):
             self._pool.shutdown(wait=False, cancel_futures=True)
-        self._pool = self._work = None
+        self._pool = self._work = self._shipped = None
 
 
 def _named(error: BaseException) -> str:

@@ -1,10 +1,11 @@
-"""Likelihoods in the processes of a pool, each of which is sent the function once."""
+"""Functions in the processes of a pool, each of which is sent a function once."""
 
 from __future__ import annotations
 
 import importlib.util
 import pickle
 import secrets
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,22 @@ Task = tuple[str, bytes | None, Points]  # the function's name, the function or 
 
 _HELD: dict[str, Callable[..., Any]] = {}  # functions of this process, by name
 
-_SENT: dict[str, int] = {}  # bytes of those that were sent here, the oldest first
+
+class _Sent(threading.local):
+    """Functions that this thread was sent, the oldest first: what they remember is its own."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Callable[..., Any]] = {}
+        self.sizes: dict[str, int] = {}  # bytes
+
+    def keep(self, name: str, function: Callable[..., Any], size: int) -> None:
+        self.functions[name], self.sizes[name] = function, size
+        while sum(self.sizes.values()) > MOST_HELD and len(self.sizes) > 1:
+            oldest = next(iter(self.sizes))
+            del self.sizes[oldest], self.functions[oldest]
+
+
+_SENT = _Sent()
 
 
 class DeadWorkerError(Exception):
@@ -59,22 +75,16 @@ def guarded(function: Callable[..., Any], point: tuple[Any, ...]) -> Outcome:
 def one_task(task: Task) -> list[Outcome] | str | None:
     """Outcomes of points; None where this process lacks the function; why it can't be read."""
     name, payload, points = task
-    if name not in _HELD:
+    function = _HELD.get(name) or _SENT.functions.get(name)
+    if function is None:
         if payload is None:
             return None
         try:
             function = pickle.loads(payload)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
-        _keep(name, function, len(payload))
-    return [guarded(_HELD[name], p) for p in points]
-
-
-def _keep(name: str, function: Callable[..., Any], size: int) -> None:
-    _HELD[name], _SENT[name] = function, size
-    while sum(_SENT.values()) > MOST_HELD and len(_SENT) > 1:
-        oldest = next(iter(_SENT))
-        del _SENT[oldest], _HELD[oldest]
+        _SENT.keep(name, function, len(payload))
+    return [guarded(function, p) for p in points]
 
 
 # ---- where the batch is -------------------------------------------------------------------------
@@ -83,17 +93,22 @@ def _keep(name: str, function: Callable[..., Any], size: int) -> None:
 class Shipped:
     """A function that workers ask for where they lack it.
 
-    Threads, and processes that are forked from now on, have it already: it is pickled when a
-    worker says that it has not. What it holds is what it held when it was first sent.
+    Threads, and processes that are forked from now on, have it already if it is shared: it is
+    pickled when a worker says that it has not, as it is then.
 
     Arguments:
         function: The function.
+        words: What it is, in an error.
+        shared: Whether threads may call it at once; else each is sent its own.
     """
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function, self.name = function, secrets.token_hex(16)
+    def __init__(
+        self, function: Callable[..., Any], words: str = "the black box", shared: bool = True
+    ) -> None:
+        self.function, self.name, self.words = function, secrets.token_hex(16), words
         self._payload: bytes | None = None
-        _HELD[self.name] = function
+        if shared:
+            _HELD[self.name] = function
 
     def __del__(self) -> None:
         _HELD.pop(self.name, None)
@@ -105,7 +120,7 @@ class Shipped:
             PoolError: It can't be pickled.
         """
         if self._payload is None:
-            self._payload = _pickled(self.function)
+            self._payload = _pickled(self.function, self.words)
         return self._payload
 
     def outcomes(
@@ -145,7 +160,7 @@ class Shipped:
                 payload = self.payload()
 
 
-def _pickled(function: Callable[..., Any]) -> bytes:
+def _pickled(function: Callable[..., Any], words: str) -> bytes:
     in_script = getattr(function, "__module__", "") == "__main__"
     by_value = importlib.util.find_spec("cloudpickle") is not None
     try:
@@ -154,8 +169,8 @@ def _pickled(function: Callable[..., Any]) -> bytes:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         if not by_value:
             raise PoolError(
-                f"the black box can't be sent to the pool's workers ({error}): define the "
-                "function at the top level of a module, or install cloudpickle"
+                f"{words} can't be sent to the pool's workers ({error}): define its "
+                "functions at the top level of a module, or install cloudpickle"
             ) from error
     import cloudpickle  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -163,8 +178,8 @@ def _pickled(function: Callable[..., Any]) -> bytes:
         found: bytes = cloudpickle.dumps(function)
     except Exception as error:  # of whatever the function holds
         raise PoolError(
-            f"the black box can't be sent to the pool's workers: it holds what can't be pickled "
-            f"({type(error).__name__}: {error})"
+            f"{words} can't be sent to the pool's workers: it holds what can't be pickled "
+            f"({type(error).__name__}: {error}); open files and connections where it is called"
         ) from error
     return found
 

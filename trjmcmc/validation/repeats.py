@@ -11,8 +11,7 @@ from typing import Any, cast
 
 from ..checkpoint.lock import Lock
 from ..errors import CheckpointError, PoolError
-from ..run.shard_work import Failed
-from ..run.tasks import TaskQueue
+from ..run.tasks import Failed, TaskQueue
 from .repeat import Setup, one_repeat
 
 FILE = "repeats.jsonl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from ...doubts.convergence import IN, INCLUDES, Convergence
 from ...draws import Draws, Pool
-from ...errors import BudgetError, TargetError
+from ...errors import TargetError
 from ...estimate.importance import log_weights, smoothed
 from ...estimate.indicator import ModelIndicator
 from ...estimate.mixing import in_ranks
@@ -28,13 +27,12 @@ from ...kernel.compose import Cycle
 from ...kernel.inside.crank_nicolson import CrankNicolson
 from ...target.target import Target
 from ...transport.base import Transport
+from ..asked import Limit, Stated
 from ..maps import matching
 from ..moves import proposal
+from ..numbers import price
 from ..plan import Plan
-from ..precision import unresolved
-from ..price import price
 from ..start import rows_of
-from ..stated import Limit, Stated
 
 FRESH = 0.1  # share of moves through a map that draw from it
 
@@ -259,16 +257,9 @@ class Recipe(ABC):
         """
         self._before, self.why = self.target.account.evaluations - evaluations, why
 
-    def with_map(self, trained: Transport | None) -> Recipe:
-        """The same with jumps and moves inside models through a map as well, or without."""
-        new = copy.copy(self)
-        new._made = None
-        new.trained = None if trained is None else matching(trained, self.target)
-        return new
-
-    def unresolved(self, known: Known) -> str:
-        """What the working numbers do not resolve, in words; empty if they will do."""
-        return unresolved(self.target, known.draws)
+    def take_map(self, trained: Transport) -> None:
+        """Have jumps and moves inside models through a map as well."""
+        self.trained = matching(trained, self.target)
 
     def finer(self, why: str) -> Recipe | None:
         """The same in float64, where nobody has stated a precision and the likelihood takes it.
@@ -311,16 +302,6 @@ class Recipe(ABC):
         """
         return known, None
 
-    def searched(
-        self, known: Known, moves: Moves, seen: Pool, climbs: int
-    ) -> tuple[Known, State | None]:
-        """:meth:`search`, as far as evaluations are left; the run is late if they were not."""
-        try:
-            return self.search(known, moves, seen, climbs)
-        except BudgetError:
-            self.limit.spend()
-            return known, None
-
     def learn(self, known: Known, seen: Pool, first: bool) -> Known:
         """What is known after chains have drawn.
 
@@ -347,23 +328,20 @@ class Recipe(ABC):
             before, moves = self._made
             if before.draws is known.draws and before.log_mass is known.log_mass:
                 return moves
-        moves = self._moves(known)
-        if not self.late:  # late ones have fewer normals
-            self._made = known, moves
-        return moves
-
-    def _moves(self, known: Known) -> Moves:
         seeded = torch.Generator(self.target.device).manual_seed(self.generator.initial_seed())
         moves, space = self.moves(known, seeded), self.target.space
         moves = moves._replace(weighing=moves.through)
-        if self.trained is None:
-            return moves
-        inside = CrankNicolson(self.target, self.trained, fresh=FRESH, name="map inside")
-        if not space.several:
-            return moves._replace(inside=[*moves.inside, inside])
-        to = proposal(space, space.few, self.guess(known))
-        jump = Jump(self.target, self.trained, to, fresh=FRESH, name="map")
-        return moves._replace(between={**moves.between, "map": Cycle([jump, inside])})
+        if self.trained is not None and self.stated.kernel is None:
+            inside = CrankNicolson(self.target, self.trained, fresh=FRESH, name="map inside")
+            if space.several:
+                to = proposal(space, self.guess(known))
+                jump = Jump(self.target, self.trained, to, fresh=FRESH, name="map")
+                moves = moves._replace(between={**moves.between, "map": Cycle([jump, inside])})
+            else:
+                moves = moves._replace(inside=[*moves.inside, inside])
+        if not self.late:  # late ones have fewer normals
+            self._made = known, moves
+        return moves
 
     def weighed_by(self, moves: Moves, draws: Pool) -> Moves:
         """The same, models weighed through the trained map if draws are more probable under it."""
@@ -385,14 +363,6 @@ class Recipe(ABC):
     def weigh(self, known: Known, moves: Moves) -> Route | None:
         """A second route to what was asked for, or None."""
         return None
-
-    def routed(self, known: Known, moves: Moves) -> Route | None:
-        """:meth:`weigh`, as far as evaluations are left; the run is late if they were not."""
-        try:
-            return self.weigh(known, moves)
-        except BudgetError:
-            self.limit.spend()
-            return None
 
     def normals(self, known: Known, moves: Moves, generator: torch.Generator) -> Transport | None:
         """What models can be weighed through once a run has ended, or None."""
@@ -456,11 +426,12 @@ def gain(new: Transport | None, old: Transport | None, draws: Pool) -> float:
     """
     if new is None or old is None or new is old:
         return 0.0
-    found = [
-        m.log_prob(m.with_spares(draws.theta, draws.code), draws.code).double() for m in (new, old)
-    ]
-    there, before = (x.nan_to_num(-BEYOND, BEYOND, -BEYOND) for x in found)
-    return float((there - before).clamp(-MOST_TOLD, MOST_TOLD).mean())
+
+    def density(through: Transport) -> Tensor:
+        theta = through.with_spares(draws.theta, draws.code)
+        return through.log_prob(theta, draws.code).double().nan_to_num(-BEYOND, BEYOND, -BEYOND)
+
+    return float((density(new) - density(old)).clamp(-MOST_TOLD, MOST_TOLD).mean())
 
 
 def route_of(weights: Sequence[Tensor], least: Tensor | None = None) -> Route:
@@ -470,9 +441,9 @@ def route_of(weights: Sequence[Tensor], least: Tensor | None = None) -> Route:
         weights: Of each of M models, nats.
         least: Standard errors of the log evidences at least, nats, shape (M,).
     """
-    found = [smoothed(w) for w in weights]
-    log_mass = torch.tensor([e.value for e in found], dtype=torch.float64)
-    error = torch.tensor([e.std_error for e in found], dtype=torch.float64).nan_to_num(math.inf)
+    found = [(e.value, e.std_error) for e in map(smoothed, weights)]
+    log_mass, error = torch.tensor(found, dtype=torch.float64).T.contiguous()
+    error = error.nan_to_num(math.inf)
     error = error if least is None else torch.maximum(error, least)
     p = log_mass.softmax(0)
     known = p > IMPROBABLE

@@ -18,7 +18,7 @@ from ...estimate.importance import smoothed
 from ...fit.summits import Summits
 from ...pilot.few_calls import AdaptiveProposal
 from ...target.target import Target
-from ..stated import Limit
+from ..asked import Limit
 
 REPEATS = 2  # independent proposals of each model; groups take turns among them
 

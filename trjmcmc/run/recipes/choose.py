@@ -6,16 +6,15 @@ import torch
 
 from ...target.exchangeable import components_of
 from ...target.target import Target
+from ..asked import Limit, Stated
 from ..plan import Plan
-from ..stated import Limit, Stated
 from .base import Recipe
 from .counts import CountsRecipe
 from .equations import EquationsRecipe, has_families
 from .given import KernelRecipe
-from .graphs import GraphsRecipe, graph_draws
+from .graphs import GraphsRecipe, WalkedGraphsRecipe, graph_draws
 from .lists import Lists
 from .subsets import SubsetsRecipe
-from .walked_graphs import WalkedGraphsRecipe
 
 MOST_LISTED = 128  # models
 

@@ -17,8 +17,8 @@ from ...pilot.generation import systematic
 from ...pilot.smc import next_step
 from ...target.target import Target
 from ...target.tempered import Tempered
+from ..asked import Stated
 from ..plan import Plan
-from ..stated import Stated
 from .base import Known, Recipe
 from .climbs import uphill
 

@@ -45,9 +45,6 @@ class KernelRecipe(Recipe):
         kernel = self.stated.kernel(self.target)
         return Moves({kernel.name: kernel}, [])
 
-    def _moves(self, known: Known) -> Moves:
-        return self.moves(known, self.generator)
-
     def weigh(self, known: Known, moves: Moves) -> Route | None:
         """Models through a map that was trained or given."""
         space = self.target.space

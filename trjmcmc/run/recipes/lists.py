@@ -81,14 +81,10 @@ class Lists(Recipe):
     def climbs(self, known: Known) -> int:
         if known.proposed:  # proposals begin with climbs of their own
             return 0
-        return max(self.stated.climbs, self._usual_climbs)
-
-    @property
-    def _usual_climbs(self) -> int:
         most = min(self.plan.climbs, self.plan.most_climbs // max(1, len(self.with_places)))
-        if self.share == 1 or not self.with_places:
-            return most
-        return min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
+        if self.share < 1 and self.with_places:
+            most = min(most, draws_within(max(LEAST_SEARCH, self.share * A_CLIMB * most)))
+        return max(self.stated.climbs, most)
 
     def begin(self) -> tuple[Known, State]:
         """Tempered populations of every model and group; proposals where evaluations are dear."""
@@ -116,7 +112,7 @@ class Lists(Recipe):
                 warn_user(f"{error}; its probability is unknown", ConvergenceWarning)
                 self._unreached = True
         if not found.good and stated is not None:  # chains would spend what is left for less
-            self.limit.spend()
+            self.limit.keep(math.inf)
         group = torch.arange(self.chains, device=self.target.device) % self.plan.groups
         repeat = group % len(found.log_mass)
         m = torch.multinomial(found.log_mass.softmax(1)[repeat], 1, generator=g)[:, 0]
