@@ -29,7 +29,7 @@ from trjmcmc import promises
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, ROOT / "benchmarks" / "README.md"]
+LINKED = [*PAGES, ROOT / "benchmarks" / "README.md", *sorted((ROOT / ".github").glob("*.md"))]
 BLOCK = re.compile(
     r"((?:^<!-- test: [^\n]* -->\n)*)^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
