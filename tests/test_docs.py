@@ -35,7 +35,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-LANGUAGES = "pymc|numpyro|jax|pyro|distributed"  # and a cluster: what may not be installed
+LANGUAGES = "pymc|numpyro|jax|pyro|distributed|bilby"  # and a cluster: what may not be installed
 NEEDED = re.compile(rf"^(?:import|from) ({LANGUAGES})\b", re.MULTILINE)
 ERRORS = 5.0  # standard errors between what is shown and what is printed
 FEW_ERRORS = 5.0  # factor between their standard errors

@@ -1,4 +1,4 @@
-"""What a release publishes: addresses that follow from one, and recipes that follow from one file."""
+"""What a release publishes: addresses that follow from one, recipes that follow from one file."""
 
 import re
 import runpy
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import jinja2
 import pytest
-import yaml
 
 import trjmcmc as trj
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+yaml = pytest.importorskip("yaml")
 ADDRESS = runpy.run_path(str(ROOT / ".ci" / "address.py"))
 HERE = "https://host.example/owner/trjmcmc"
 
