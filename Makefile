@@ -6,7 +6,7 @@ LANGUAGES := .venv/.languages
 SITE := .venv/.site
 PACKAGING := .venv/.packaging
 EXACT := .ci/constraints/3.11.txt
-VERSIONS ?= 3.11 3.12 3.13 oldest
+VERSIONS ?= 3.11 3.13 oldest
 
 WHEELS := wheels
 

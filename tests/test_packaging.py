@@ -53,12 +53,12 @@ def test_pythons_that_are_claimed_are_tested():
     assert claimed == exact == set(tested[1].split()) - {"oldest"}
     readme = (ROOT / "README.md").read_text()
     assert min(claimed, key=lambda v: int(v[2:])) == PROJECT["requires-python"][2:]
-    assert f"Python {min(claimed)} to {max(claimed)}" in readme
+    assert f"Python {' or '.join(sorted(claimed))}" in readme
 
 
 def test_the_oldest_packages_tested_are_the_oldest_claimed():
     exact = (ROOT / ".ci" / "constraints" / "oldest.txt").read_text()
-    tested = dict(re.findall(r"^([\w-]+)==(\S+)$", exact, re.MULTILINE))
+    tested = dict(re.findall(r"^([\w-]+)==(\S+)", exact, re.MULTILINE))
     for need in PROJECT["dependencies"]:
         name, least = need.split(">=")
         assert re.fullmatch(re.escape(least) + r"(\.\d+)*", tested[name]), name

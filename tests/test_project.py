@@ -125,8 +125,10 @@ def test_a_circle_or_an_upward_import_would_be_found(tmp_path):
 
 
 def test_objects_write_their_own_attributes(tmp_path):
-    """Accounts of one class count beside each other; nothing else reaches into another object."""
-    found = [row for row in foreign_writes(PACKAGE) if row[0] != "account.py"]
+    """Nothing reaches into another object, but for accounts of one class, which count beside each
+    other, and what fills in the result that bilby hands to its samplers."""
+    exempt = {"account.py", "bilby.py"}
+    found = [row for row in foreign_writes(PACKAGE) if row[0] not in exempt]
     assert not found, found
     (tmp_path / "toy.py").write_text("def f(x):\n    x.limit = 3\n")
     assert list(foreign_writes(tmp_path)) == [("toy.py", 2, "x.limit")]

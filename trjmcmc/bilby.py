@@ -27,7 +27,7 @@ LEAST = -1e300  # of log likelihoods: bilby writes impossible points as the lowe
 MOST_DRAWS = 10_000  # that become samples, each of which costs a prior transform
 
 
-class TRJMCMC(NestedSampler):  # type: ignore[misc]
+class TRJMCMC(NestedSampler):
     """One model of bilby, on the unit cube of its prior transform.
 
     ``bilby.run_sampler(likelihood, priors, sampler="trjmcmc", ...)`` takes, beside what it takes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = ("torch", "zuko", "numpy", "scipy", "pandas", "arviz", "matplotlib", "tqdm")
@@ -10,9 +11,8 @@ PACKAGES = ("torch", "zuko", "numpy", "scipy", "pandas", "arviz", "matplotlib", 
 
 def versions() -> dict[str, str]:
     """By name, the version of this package, of Python, of what it needs, and the platform."""
-    from . import __version__
-
-    found = {"trjmcmc": __version__, "Python": platform.python_version()}
+    own = str(sys.modules[__name__.partition(".")[0]].__version__)
+    found = {"trjmcmc": own, "Python": platform.python_version()}
     return found | {name: _of(name) for name in PACKAGES} | {"platform": platform.platform()}
 
 
