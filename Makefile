@@ -4,10 +4,13 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 LANGUAGES := .venv/.languages
 SITE := .venv/.site
+PACKAGING := .venv/.packaging
+EXACT := .ci/constraints/3.11.txt
+VERSIONS ?= 3.11 3.13 oldest
 
 WHEELS := wheels
 
-.PHONY: demo demo-quick test test-whole lint types bench wheels docs clean
+.PHONY: demo demo-quick test test-whole test-versions lint types bench wheels package docs clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/coal_mining.py
@@ -20,6 +23,10 @@ test: $(LANGUAGES)
 
 test-whole: $(LANGUAGES)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m whole
+
+# all Pythons and the oldest packages claimed, or `make test-versions VERSIONS=3.13`
+test-versions:
+	.ci/test-versions $(VERSIONS)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -35,7 +42,14 @@ bench: $(STAMP)
 wheels: $(STAMP)
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w $(WHEELS) .
 	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: \
-		--platform any -c constraints.txt -d $(WHEELS) zuko arviz xarray xarray-einstats tqdm packaging
+		--platform any -c $(EXACT) -d $(WHEELS) zuko arviz xarray xarray-einstats tqdm packaging
+
+# dist/: what a release publishes, built from a clean copy and looked at
+package: $(PACKAGING)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/check_package.py dist
 
 # the site in build/site: pages of docs/, the gallery executed, the API; warnings are errors
 docs: $(SITE)
@@ -43,21 +57,26 @@ docs: $(SITE)
 	$(BIN)/python docs/site/check.py build/site
 
 # torch is installed by its exact version first: a plain `torch` would fetch gigabytes of CUDA
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml $(EXACT)
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' $(EXACT))"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev]'
 	touch $(STAMP)
 
 # PyMC, NumPyro, Pyro, Dask and scikit-learn, half a gigabyte that tests alone need
 $(LANGUAGES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,pymc,numpyro,pyro,dask,examples]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,pymc,numpyro,pyro,dask,examples]'
 	touch $(LANGUAGES)
 
 # generator of the site, and what executes the gallery
 $(SITE): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs,examples]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,docs,examples]'
 	touch $(SITE)
 
+# builder and checker of packages
+$(PACKAGING): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	touch $(PACKAGING)
+
 clean:
-	rm -rf .venv build $(WHEELS) *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist $(WHEELS) *.egg-info .pytest_cache .mypy_cache .ruff_cache

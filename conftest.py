@@ -1,11 +1,15 @@
 """What tests and the examples of docstrings share: options, simulated time, small plans."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 
 from tests import other_seeds
 from tests.clock import clock  # noqa: F401
 from tests.small import plan_as_usual, plan_small
+
+collect_ignore = [] if find_spec("bilby") else ["trjmcmc/bilby.py"]  # its base class is bilby's
 
 TIMED = ("compare_samplers",)  # examples that spend a budget in full, which passes quickly
 

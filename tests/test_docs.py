@@ -29,13 +29,13 @@ from trjmcmc import promises
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINKED = [*PAGES, ROOT / "benchmarks" / "README.md"]
+LINKED = [*PAGES, ROOT / "benchmarks" / "README.md", *sorted((ROOT / ".github").glob("*.md"))]
 BLOCK = re.compile(
     r"((?:^<!-- test: [^\n]* -->\n)*)^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
-LANGUAGES = "pymc|numpyro|jax|pyro|distributed"  # and a cluster: what may not be installed
+LANGUAGES = "pymc|numpyro|jax|pyro|distributed|bilby"  # and a cluster: what may not be installed
 NEEDED = re.compile(rf"^(?:import|from) ({LANGUAGES})\b", re.MULTILINE)
 ERRORS = 5.0  # standard errors between what is shown and what is printed
 FEW_ERRORS = 5.0  # factor between their standard errors

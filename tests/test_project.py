@@ -26,7 +26,9 @@ def test_the_namespace_shows_what_is_public():
 
 def test_the_torch_pin_lies_in_the_supported_range():
     pinned = re.search(
-        r"^torch==(\d+)\.(\d+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE
+        r"^torch==(\d+)\.(\d+)",
+        (ROOT / ".ci" / "constraints" / "3.11.txt").read_text(),
+        re.MULTILINE,
     )
     assert (int(pinned[1]), int(pinned[2])) >= (2, 6)
 
@@ -123,8 +125,10 @@ def test_a_circle_or_an_upward_import_would_be_found(tmp_path):
 
 
 def test_objects_write_their_own_attributes(tmp_path):
-    """Accounts of one class count beside each other; nothing else reaches into another object."""
-    found = [row for row in foreign_writes(PACKAGE) if row[0] != "account.py"]
+    """Nothing reaches into another object, but for accounts of one class, which count beside each
+    other, and what fills in the result that bilby hands to its samplers."""
+    exempt = {"account.py", "bilby.py"}
+    found = [row for row in foreign_writes(PACKAGE) if row[0] not in exempt]
     assert not found, found
     (tmp_path / "toy.py").write_text("def f(x):\n    x.limit = 3\n")
     assert list(foreign_writes(tmp_path)) == [("toy.py", 2, "x.limit")]

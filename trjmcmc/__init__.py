@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; at run time names come
     from .target.ordered import Ordered
     from .target.target import Target
     from .validation.validate import validate
+    from .versions import show_versions
 
 __version__ = "0.12.0"
 
@@ -83,6 +84,7 @@ __all__ = [
     "merge",
     "priors",
     "problems",
+    "show_versions",
     "simulate",
     "validate",
     "variational",
@@ -109,6 +111,7 @@ _MODULE_OF = {  # where the names above are defined that are no folders
     "Observed": "target.observed",
     "Ordered": "target.ordered",
     "Result": "result.result",
+    "show_versions": "versions",
     "Subsets": "space.subsets",
     "Target": "target.target",
     "TRJSampler": "run.sampler",

@@ -8,13 +8,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @cache
@@ -89,45 +86,6 @@ def to_arviz(
     if labels is not None:
         data["posterior"].coords["label"] = (("chain", "draw"), labels)
     return data
-
-
-def leave_one_out(pointwise: Mapping[str, NDArray[Any]]) -> pd.DataFrame:
-    """Pareto-smoothed leave-one-out of each model, and the weights of stacking.
-
-    Arguments:
-        pointwise: By model, log density of each observation at independent draws, shape
-            (draw, observation), nats.
-
-    Returns:
-        By model ``elpd_loo``, ``se``, ``p_loo``, the largest Pareto shape ``pareto_k``, and
-        ``stacking``, ArviZ's weight.
-    """
-    import pandas as pd
-
-    arviz, modern = _arviz()
-    found = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pareto shapes are in the table
-        for name, each in pointwise.items():
-            loglik = {"data": np.asarray(each, dtype=float)[None]}
-            posterior = {"draw_number": np.arange(len(each), dtype=float)[None]}
-            data = _from_dict({"posterior": posterior, "log_likelihood": loglik})
-            found[name] = arviz.loo(data, pointwise=True, reff=1.0)
-        if len(found) > 1:
-            weights = dict(arviz.compare(found, method="stacking")["weight"])
-        else:
-            weights = dict.fromkeys(found, 1.0)
-    rows = {}
-    for name, one in found.items():
-        value = one.elpd if modern else one.elpd_loo
-        rows[name] = {
-            "elpd_loo": _number(value),
-            "se": _number(one.se),
-            "p_loo": _number(one.p if modern else one.p_loo),
-            "pareto_k": float(np.max(np.asarray(one.pareto_k))),
-            "stacking": _number(weights[name]),
-        }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 
 
 def groups(found: Mapping[str, Mapping[str, NDArray[Any]]]) -> Any:

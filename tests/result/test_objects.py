@@ -123,7 +123,8 @@ def test_arviz_compares_models_that_are_observed(observed):
     ours = observed.compare()
     assert "plain" in ours.index and table.index[0] == ours.index[0]
     elpd = "elpd_loo" if "elpd_loo" in table else "elpd"
-    assert np.allclose(table[elpd], ours.loc[table.index, "elpd_loo"], atol=0.1)
+    far = 0.1 if elpd == "elpd_loo" else 0.5  # ArviZ 1 rounds
+    assert np.allclose(table[elpd], ours.loc[table.index, "elpd_loo"], atol=far)
     assert observed.to_arviz(model="plain")["log_likelihood"]["data"].shape[-1] == 20
     assert np.isclose(ours.loc["mean", "probability"], observed.chains.visits("mean").value)
 

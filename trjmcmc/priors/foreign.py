@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ from torch.distributions import (
 )
 
 from ..errors import TargetError
-from .fields import LogUniform, Rayleigh, TruncatedNormal, between, ended
+from .fields import LogUniform, Periodic, Rayleigh, TruncatedNormal, between, ended
 
 SLOPE_STEP = 1e-5  # of central differences of a density in SciPy, standard deviations
 
@@ -54,6 +55,8 @@ def is_frozen(spec: Any) -> bool:
     module = type(spec).__module__
     if module.startswith("scipy.stats") and hasattr(spec, "rvs"):
         return True
+    if _is_bilbys(spec):
+        return True
     return any(knows(spec) for knows, _ in _READERS)
 
 
@@ -66,7 +69,7 @@ def from_elsewhere(spec: Any) -> Distribution:
     for knows, read in _READERS:
         if knows(spec):
             return read(spec)
-    return from_scipy(spec)
+    return _from_bilby(spec) if _is_bilbys(spec) else from_scipy(spec)
 
 
 def from_scipy(frozen: Any) -> Distribution:
@@ -106,6 +109,54 @@ def from_scipy(frozen: Any) -> Distribution:
     loc, scale = np.asarray(loc, dtype=float), np.asarray(scale, dtype=float)
     known = _in_torch(kind.name, loc, scale, shapes) if _is_scipys(kind) else None
     return _OfSciPy(frozen) if known is None else known
+
+
+def _is_bilbys(spec: Any) -> bool:
+    """Whether something is a prior of bilby, or of a class of the user's under one of these."""
+    return any(base.__module__.startswith("bilby.core.prior") for base in type(spec).__mro__)
+
+
+def _from_bilby(prior: Any) -> Distribution:
+    """A prior of bilby, of one number, as a distribution of torch.
+
+    Raises:
+        TargetError: It is discrete, fixed, a constraint, or depends on other parameters.
+    """
+    kinds = {base.__name__ for base in type(prior).__mro__}
+    if odd := kinds & {
+        "BaseJointPriorDist",
+        "ConditionalBasePrior",
+        "Constraint",
+        "DeltaFunction",
+        "DiscreteValues",
+        "JointPrior",
+    }:
+        raise TargetError(
+            f"{type(prior).__name__} of bilby ({', '.join(sorted(odd))}): expected a prior of one "
+            "continuous number that depends on no other; write others as functions of the "
+            "parameters, constraints into the likelihood"
+        )
+    if prior.boundary == "periodic" and type(prior).__name__ == "Uniform":
+        return Periodic(prior.minimum, prior.maximum)
+    return _OfSciPy(_AsFrozen(prior))
+
+
+class _AsFrozen:
+    """A prior of bilby with the methods of a frozen distribution of SciPy."""
+
+    def __init__(self, prior: Any) -> None:
+        self._prior, self.dist = prior, SimpleNamespace(name=type(prior).__name__)
+
+    def support(self) -> tuple[float, float]:
+        return float(self._prior.minimum), float(self._prior.maximum)
+
+    def logpdf(self, value: NDArray[Any]) -> NDArray[Any]:
+        found = self._prior.ln_prob(np.ravel(value))
+        return np.reshape(found, np.shape(value))
+
+    def ppf(self, value: Any) -> NDArray[Any]:
+        found = self._prior.rescale(np.ravel(value))
+        return np.reshape(found, np.shape(value))
 
 
 def _is_scipys(kind: Any) -> bool:
@@ -218,4 +269,4 @@ class _OfSciPy(Distribution):
         return found.to(device=self.low.device, dtype=self.low.dtype)
 
     def __repr__(self) -> str:
-        return f"scipy.stats.{self.frozen.dist.name}(...)"
+        return f"{self.frozen.dist.name}(...)"

@@ -11,8 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .. import arviz_bridge
 from ..errors import ConfigurationError
+from ..estimate.pareto import pareto_smooth
 from ..target.target import Target
 from .chains import Chains
 
@@ -24,6 +24,8 @@ FEWEST = 100  # draws in a model from which it is judged
 MOST = 2000  # draws of a model that are used, evenly spaced, so that they count as independent
 
 MOST_VALUES = 20_000_000  # log densities of data at the draws in one model, at most
+
+ROUNDS = 5000  # of the iteration for weights of stacking
 
 BATCH = 1000  # draws at which data are evaluated at once
 
@@ -57,7 +59,7 @@ def compared(
     if not each:
         n = chains.draws.n_chains * chains.draws.n_draws
         raise ConfigurationError(f"compare: no model has {FEWEST} draws among {n}; run longer")
-    table = arviz_bridge.leave_one_out(each).sort_values("elpd_loo", ascending=False)
+    table = leave_one_out(each).sort_values("elpd_loo", ascending=False)
     few = {m: int(chains.inside(m).sum()) for m in chains.models if m not in each}
     table = table.reindex([*table.index, *few])
     shares = [chains.visits(label) for label in table.index]
@@ -67,6 +69,62 @@ def compared(
         f"{few[m]} draws, fewer than {FEWEST}" if m in few else "" for m in table.index
     ]
     return table
+
+
+def leave_one_out(pointwise: Mapping[str, NDArray[np.floating]]) -> pd.DataFrame:
+    """Pareto-smoothed leave-one-out of each model, and the weights of stacking.
+
+    Arguments:
+        pointwise: By model, log density of each observation at independent draws, shape
+            (draw, observation), nats.
+
+    Returns:
+        By model ``elpd_loo``, ``se``, ``p_loo``, the largest Pareto shape ``pareto_k``, and the
+        weight ``stacking``.
+
+    Source:
+        Vehtari, Gelman & Gabry (2017), https://doi.org/10.1007/s11222-016-9696-4; Yao, Vehtari,
+        Simpson & Gelman (2018), https://doi.org/10.1214/17-BA1091
+    """
+    import pandas as pd
+
+    rows, left_out = {}, []
+    for name, given in pointwise.items():
+        each = np.asarray(given, dtype=float)
+        found = [_without(column) for column in each.T]
+        elpd = np.array([value for value, _ in found])
+        inside = np.logaddexp.reduce(each, 0) - math.log(len(each))
+        rows[name] = {
+            "elpd_loo": elpd.sum(),
+            "se": (elpd.size * elpd.var()) ** 0.5,
+            "p_loo": (inside - elpd).sum(),
+            "pareto_k": max(shape for _, shape in found),
+        }
+        left_out.append(elpd)
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
+    return table.assign(stacking=_stacked(np.stack(left_out, 1)))
+
+
+def _without(log_density: NDArray[np.float64]) -> tuple[float, float]:
+    """Log predictive density of one observation from draws that know it, and the Pareto shape."""
+    if np.ptp(log_density) == 0:  # a model without parameters
+        return float(log_density[0]), 0.0
+    with np.errstate(all="ignore"):
+        log_w, shape = pareto_smooth(-log_density)
+    return float(np.logaddexp.reduce(log_w + log_density)), shape
+
+
+def _stacked(elpd: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of the mixture of models, shape (models,), that predicts (observation, models) best.
+
+    The sum of logs is concave, and each round raises it (expectation and maximisation).
+    """
+    density = np.exp(elpd - elpd.max(1, keepdims=True))
+    weights = np.full(elpd.shape[1], 1 / elpd.shape[1])
+    for _ in range(ROUNDS):
+        shares = density * weights
+        weights = (shares / shares.sum(1, keepdims=True)).mean(0)
+    return weights
 
 
 def by_datum(

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ..errors import TRJError
+from ..versions import versions
 from .html import figure, listing, page, prose, table
-
-PACKAGES = ("torch", "zuko", "numpy", "scipy", "arviz", "matplotlib")
 
 MOST_ROWS = 40  # of a table
 
@@ -146,19 +142,10 @@ def _plan(result: Any) -> Iterator[str]:
 def _versions(result: Any) -> Iterator[str]:
     import pandas as pd
 
-    own = str(sys.modules[__name__.partition(".")[0]].__version__)
-    found = {"trjmcmc": own, "Python": platform.python_version()}
-    found |= {name: _version(name) for name in PACKAGES}
+    found = versions()
     rows = pd.DataFrame({"version": found}).rename_axis("package")
     yield table(rows, f"Written on {date.today():%Y-%m-%d}; seed {result.report.seed}")
-    yield listing(CITATION.format(version=own))
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "not known"
+    yield listing(CITATION.format(version=found["trjmcmc"]))
 
 
 def _drawn(draw: Callable[[], Any], words: str) -> Iterator[str]:

@@ -519,7 +519,7 @@ class Result:
     ) -> pd.DataFrame:
         """Leave-one-out predictive densities and stacking weights beside posterior probabilities.
 
-        By ArviZ: Pareto-smoothed importance sampling, and stacking of predictive distributions.
+        By Pareto-smoothed importance sampling, and stacking of predictive distributions.
         Probabilities ask which model the data came from, if from one of these; stacking asks which
         mixture predicts the next datum best, wherever that comes from.
 

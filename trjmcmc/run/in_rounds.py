@@ -25,6 +25,7 @@ from ..target.target import Target
 from .asked import Stated, check_lengths
 from .knowledge import Knowledge, limited
 from .maps import check_round_trip
+from .outlook import outlook
 from .plan import Plan
 from .recipes.base import Recipe
 from .recipes.choose import recipe_of
@@ -292,7 +293,7 @@ class InRounds:
                 try:
                     bar = progress_bar(progress, desc="sampling", unit="round")
                     with one_thread(few), bar as bar:
-                        ended = self._look_on(aims, draws, bar)
+                        ended = self._look_on(aims, draws, bar, begun)
                 finally:
                     if (grid := self._recipe.stated.grid) is not None:
                         grid.close()
@@ -333,7 +334,9 @@ class InRounds:
         warn_of(result.doubts)
         return result
 
-    def _look_on(self, aims: Aims | None, draws: int | None, bar: Any) -> TRJError | None:
+    def _look_on(
+        self, aims: Aims | None, draws: int | None, bar: Any, begun: float
+    ) -> TRJError | None:
         """Look after each round until the run is done or late; what broke it off, if anything did.
 
         Raises:
@@ -347,8 +350,11 @@ class InRounds:
                 self._last = run = next(self._looks)
                 self._broken = before is not None and run.position is before
                 words = f"standard error {float(run.error.max()):.2g}"
+                if not bar.disable:
+                    now = clock.now()
+                    more = outlook(run, aims, draws, now - begun, limit.deadline - now)
+                    bar.set_postfix_str(more)
                 bar.update()
-                bar.set_postfix_str(words)
                 if saver is not None:
                     saver.look(judged(run), run.draws.n_draws, words)
                 if limit.passed or (draws is None and run.steps >= self._recipe.plan.most):
