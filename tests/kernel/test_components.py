@@ -24,6 +24,8 @@ from trjmcmc.target.exchangeable import Components
 
 N, SPLITS = 40_000, 160_000  # chains; of splits, whose wrong ratio shows least
 
+OF_ONE_KIND = ("births from the prior", "learned births", "learned splits")
+
 
 @pytest.mark.whole
 @pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
@@ -63,9 +65,13 @@ def test_a_sum_of_what_is_never_there_is_refused():
         )
 
 
-@pytest.mark.parametrize("additive", [True, False], ids=["sums", "whole"])
 @pytest.mark.parametrize(
-    "name", ["births from the prior", "learned births", "learned splits", "all"]
+    ("name", "additive"),
+    [
+        *((name, True) for name in (*OF_ONE_KIND, "all")),
+        *(pytest.param(name, False, marks=pytest.mark.whole) for name in OF_ONE_KIND),
+        ("all", False),  # a likelihood of all components at once, as a function
+    ],
 )
 def test_counts_are_those_of_integration(name, additive, generator):
     case = cases.seen_sum(additive)

@@ -35,7 +35,7 @@ def test_exact_draws_stay_exact(name, pair, generator):
     assert float(seen.infos[0].accepted.double().mean()) > 0.02
 
 
-@pytest.mark.parametrize("pair", [(0, 1), (2, 2)])
+@pytest.mark.parametrize("pair", [(0, 1), pytest.param((2, 2), marks=pytest.mark.whole)])
 def test_at_the_power_zero_the_prior_stays(pair, generator):
     """The likelihood says where components are born, and counts for nothing else."""
     target = Tempered(toys.waves(), 0.3)

@@ -9,7 +9,7 @@ from torch.distributions import Independent, Uniform
 
 import trjmcmc as trj
 from trjmcmc.kernel import ComponentWalk, Cycle, RandomWalk
-from trjmcmc.result.circle import laid_out
+from trjmcmc.result.numbers import laid_out
 
 TURN = 2 * math.pi
 

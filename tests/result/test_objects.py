@@ -31,13 +31,6 @@ def result():
 
 
 @pytest.fixture(scope="module")
-def counted():
-    target = trj.problems.gaussian_mixture_2d(true=2, points=50, most=3)
-    with warnings.catch_warnings(action="ignore"):  # it is a short run
-        return trj.TRJSampler(target, seed=1).run(draws=70, chains=64, progress=False)
-
-
-@pytest.fixture(scope="module")
 def observed():
     def mean(p):
         return Normal(p["mu"][:, None].expand(-1, 20), 1.0)
@@ -96,16 +89,16 @@ def test_draws_of_all_models_are_one_table(result):
     assert some == float(result.raw.log_joint[5, 7])
 
 
-def test_components_are_named_as_in_a_summary(counted):
-    table, names = counted.to_dataframe(), counted.summary("2").index
-    assert set(names) == set(counted.to_dataframe("2")) - {"model", "log_joint"}
+def test_components_are_named_as_in_a_summary(components):
+    table, names = components.to_dataframe(), components.summary("2").index
+    assert set(names) == set(components.to_dataframe("2")) - {"model", "log_joint"}
     assert set(names) <= set(table)
     one = table[table["model"] == "1"]
     assert one["x[2]"].isna().all() and one["x[1]"].notna().all()
 
 
-def test_models_have_labels_in_arviz(result, counted):
-    for run in (result, counted):
+def test_models_have_labels_in_arviz(result, components):
+    for run in (result, components):
         labels, model = run.to_arviz()["posterior"]["label"].to_numpy(), run.chains.models[1]
         assert np.array_equal(labels == model, run.chains.inside(model))
     with warnings.catch_warnings(action="ignore"):  # ArviZ's own
@@ -137,7 +130,7 @@ def test_models_that_tell_only_sums_have_no_likelihoods_by_datum(result):
         result.compare()
 
 
-def test_over_counts_evidences_say_how_to_come_by_them(counted):
-    assert counted.evidence()["note"].eq("by visits alone; see trj.evidences_of_counts").all()
+def test_over_counts_evidences_say_how_to_come_by_them(components):
+    assert components.evidence()["note"].eq("by visits alone; see trj.evidences_of_counts").all()
     with pytest.raises(trj.errors.TRJError, match=r"trj\.evidences_of_counts\(target\)"):
-        counted.evidence(full=True)
+        components.evidence(full=True)

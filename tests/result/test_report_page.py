@@ -37,17 +37,6 @@ def result():
     return sampler.run(100, chains=32, fit=False, progress=False)
 
 
-@pytest.fixture(scope="module")
-def components():
-    target = trj.problems.gaussian_mixture_2d(true=2, points=50, most=3)
-    kernel = trj.kernel.Cycle(
-        [trj.kernel.ComponentBirthDeath(target), trj.kernel.ComponentWalk(target)]
-    )
-    with warnings.catch_warnings(action="ignore"):  # it is a short run
-        sampler = trj.TRJSampler(target, kernel=kernel, seed=1)
-        return sampler.run(40, chains=64, warmup=60, fit=False, progress=False)
-
-
 class Outline(HTMLParser):
     """Tags that are open, addresses, pictures, headings."""
 

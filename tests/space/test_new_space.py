@@ -10,7 +10,6 @@ from torch.distributions import Normal
 
 import trjmcmc as trj
 from trjmcmc.errors import ConfigurationError, UnknownModelError
-from trjmcmc.estimate.precision import features
 from trjmcmc.kernel import BirthDeath, Cycle, Neighbours, RandomWalk, start
 from trjmcmc.space.base import Kind, Space
 from trjmcmc.space.model_list import ModelList
@@ -175,13 +174,6 @@ def test_spaces_say_what_they_are():
         _ = subsets.log_priors
     with pytest.raises(ConfigurationError, match="no units"):
         counts.presence(torch.zeros(1, 1))
-
-
-def test_models_that_cannot_be_counted_are_watched_by_their_items():
-    space = AtMostTwo("abc", of="w")
-    space.size = None
-    code = torch.tensor([[[1, 0, 0], [0, 1, 1]]])
-    assert torch.equal(features(space, code), code.double())
 
 
 def test_nobody_asks_which_space_it_is():

@@ -211,7 +211,7 @@ def test_weights_of_edges_are_fitted_beside_the_graphs():
     assert float(z.abs().max()) < limit(6)
 
 
-@pytest.mark.parametrize("d", [1, 2])
+@pytest.mark.parametrize("d", [1, pytest.param(2, marks=pytest.mark.whole)])
 def test_few_nodes(d):
     target = graphs.ordered(graphs.target(graphs.bge(data(d), names=list("ab")[:d])))
     sampler = trj.TRJSampler(target, models=trj.weights.Made, seed=0)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import clock
-from ..draws import Draws
 from ..errors import ConfigurationError, TRJError, TRJWarning
 from ..estimate.convergence import split_rhats
 from ..estimate.mean import mean_error
-from ..estimate.precision import features
+from ..promises import MODELS_ONE_BY_ONE
 from ..result.result import Result
 from ..run.sampler import TRJSampler
 from ..target.target import Target
@@ -73,7 +72,7 @@ def compare_samplers(
         progress: Show progress bars.
 
     Returns:
-        A table and the results; ``.plot()`` draws it.
+        A table and the results.
 
     Raises:
         ConfigurationError: No such sampler, or a budget that is not positive.
@@ -125,7 +124,9 @@ def _run(
                 sampler = TRJSampler(target, seed=seed)
             else:
                 sampler = ClassicalSampler(target, made, seed=seed)
-            result = sampler.run(until=_never, max_seconds=budget, chains=chains, progress=progress)
+            result = sampler.run(  # all of the time
+                until=lambda draws: False, max_seconds=budget, chains=chains, progress=progress
+            )
     except (TRJError, RuntimeError, ArithmeticError) as error:  # one must not lose the others
         row["note"] = str(error)
         return row, None
@@ -136,11 +137,6 @@ def _run(
         notes.insert(0, f"the fit left time for {result.raw.n_draws} draws per chain")
     row["note"] = "; ".join(notes)
     return row, result
-
-
-def _never(draws: Draws) -> bool:
-    """All samplers take their whole time."""
-    return False
 
 
 COLUMNS = [
@@ -161,7 +157,12 @@ COLUMNS = [
 
 def _row(result: Result, total: float) -> dict[str, Any]:
     seconds, raw = result.report.seconds, result.raw
-    seen = features(result.space, raw.code).numpy()
+    space, indicator = result.space, result.chains.indicator
+    if not space.few and (space.has_named_items or space.size is None):
+        seen = indicator.items()[1].astype(float)
+    else:
+        often = indicator.visited[:MODELS_ONE_BY_ONE]
+        seen = np.stack([indicator.inside(label) for label in often], -1).astype(float)
     means = seen.mean((0, 1))
     seen = seen[..., (means > COUNTED) & (means < 1 - COUNTED)]
     ess = min((mean_error(seen[..., f])[1] for f in range(seen.shape[2])), default=float("inf"))
@@ -186,16 +187,11 @@ def _row(result: Result, total: float) -> dict[str, Any]:
         "between": moved / tried if tried else float("nan"),
         "rhat": rhat,
     }
-    if result.chains.truth is not None:
-        row |= _errors(result)
-    return row
-
-
-def _errors(result: Result) -> dict[str, float]:
     truth = result.chains.truth
-    assert truth is not None
-    p = result.model_probabilities(full=True)
-    known = [label for label in p.index if label in truth.probabilities]
-    gap = np.array([p.loc[label, "visits"] - truth.probabilities[label] for label in known])
-    error = np.array([p.loc[label, "visits_se"] for label in known])
-    return {"error": float(np.abs(gap).max()), "z": float(np.abs(gap / error).max())}
+    if truth is not None:
+        p = result.model_probabilities(full=True)
+        known = [label for label in p.index if label in truth.probabilities]
+        gap = np.array([p.loc[label, "visits"] - truth.probabilities[label] for label in known])
+        error = np.array([p.loc[label, "visits_se"] for label in known])
+        row |= {"error": float(np.abs(gap).max()), "z": float(np.abs(gap / error).max())}
+    return row

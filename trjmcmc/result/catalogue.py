@@ -17,8 +17,7 @@ from ..estimate.indicator import Mask
 from ..estimate.mean import mean_error
 from ..estimate.visits import visit_probability
 from ..space.base import Kind, Space
-from .circle import laid_out
-from .numbers import numbers_of
+from .numbers import laid_out, numbers_of
 from .parameters import Parameters
 from .relabel import LEAST_SHARE, Relabelling, relabel
 

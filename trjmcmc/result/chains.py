@@ -93,11 +93,10 @@ class Chains:
 
     def _unreached(self, label: str) -> bool:
         """Whether jumps were recorded, and none of them could lead to a model."""
-        if self.crossings is None:
+        if self.crossings is None or not bool(self.crossings[1].any()):
             return False
-        crossed, stays = self.crossings
-        to = crossed[..., int(self.space.index(self.space.code_of(label)[None])[0])]
-        return bool(stays.sum() > 0) and not bool(to.any())
+        place = int(self.space.index(self.space.code_of(label)[None])[0])
+        return not bool(self.crossings[0][..., place].any())
 
     @cached_property
     def _alone(self) -> bool:

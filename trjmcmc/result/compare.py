@@ -57,8 +57,7 @@ def compared(
         found = by_datum(target, label, theta[chain[some], draw[some]], function)
         each[label] = found.reshape(len(some), math.prod(found.shape[1:]))
     if not each:
-        n = chains.draws.n_chains * chains.draws.n_draws
-        raise ConfigurationError(f"compare: no model has {FEWEST} draws among {n}; run longer")
+        raise ConfigurationError(f"compare: no model has {FEWEST} draws; run longer")
     table = leave_one_out(each).sort_values("elpd_loo", ascending=False)
     few = {m: int(chains.inside(m).sum()) for m in chains.models if m not in each}
     table = table.reindex([*table.index, *few])

@@ -19,8 +19,7 @@ from ..pilot.report import AuditReport, ModelAudit
 from ..space.base import Space
 from ..space.saved import space_from_spec
 from ..target.model import Truth
-from .packed import pack, unpack
-from .plain import made, plain
+from .packed import made, pack, plain, unpack
 from .report import KernelPlan, RunReport, Started
 from .variational import ANSWER
 

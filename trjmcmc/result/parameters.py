@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ..doubts.doubted import Doubted
 from ..estimate.indicator import Mask, ModelIndicator
-from .circle import Turn, laid_out
-from .numbers import unpadded
+from .numbers import Turn, laid_out, unpadded
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ..errors import TRJError
 from ..estimate.indicator import ModelIndicator
 from ..promises import MODELS_ONE_BY_ONE
-from .circle import laid_out
-from .numbers import by_number, numbers_of
+from .numbers import by_number, laid_out, numbers_of
 from .parameters import Parameters
 from .to_arviz import CHAINS_OF_ONE_MODEL
 

@@ -21,11 +21,9 @@ from ..plot.marginals import plot_marginals
 from ..transport.base import Transport
 from ..weights.base import ModelWeights
 from .axes import named
-from .beside_run import beside_run
 from .numbers import by_number, chosen
-from .packed import pack, unpack
-from .plain import made, plain
-from .variational_draws import VariationalDraws, described
+from .packed import made, pack, plain, unpack
+from .variational_draws import VariationalDraws, beside_run, described
 
 if TYPE_CHECKING:
     import pandas as pd

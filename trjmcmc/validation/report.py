@@ -95,9 +95,6 @@ class Validation:
         return rank_table(self.ranks)
 
     def __repr__(self) -> str:
-        return str(self)
-
-    def __str__(self) -> str:
         """The verdict, what is wrong first, then what was looked at."""
         wrong, doubtful = self.wrong, self.doubtful
         head = (
