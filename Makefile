@@ -63,9 +63,9 @@ $(STAMP): pyproject.toml $(EXACT)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev]'
 	touch $(STAMP)
 
-# PyMC, NumPyro, Pyro, Dask and scikit-learn, half a gigabyte that tests alone need
+# PyMC, NumPyro, Pyro, bilby, Dask and scikit-learn, half a gigabyte that tests alone need
 $(LANGUAGES): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,pymc,numpyro,pyro,dask,examples]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,pymc,numpyro,pyro,dask,examples,bilby]'
 	touch $(LANGUAGES)
 
 # generator of the site, and what executes the gallery

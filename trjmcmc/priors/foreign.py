@@ -116,6 +116,9 @@ def _is_bilbys(spec: Any) -> bool:
     return any(base.__module__.startswith("bilby.core.prior") for base in type(spec).__mro__)
 
 
+_NO_DENSITY = {"Constraint", "DeltaFunction", "DiscreteValues", "JointPrior"}  # of one number
+
+
 def _from_bilby(prior: Any) -> Distribution:
     """A prior of bilby, of one number, as a distribution of torch.
 
@@ -123,16 +126,9 @@ def _from_bilby(prior: Any) -> Distribution:
         TargetError: It is discrete, fixed, a constraint, or depends on other parameters.
     """
     kinds = {base.__name__ for base in type(prior).__mro__}
-    if odd := kinds & {
-        "BaseJointPriorDist",
-        "ConditionalBasePrior",
-        "Constraint",
-        "DeltaFunction",
-        "DiscreteValues",
-        "JointPrior",
-    }:
+    if kinds & _NO_DENSITY or hasattr(prior, "condition_func"):
         raise TargetError(
-            f"{type(prior).__name__} of bilby ({', '.join(sorted(odd))}): expected a prior of one "
+            f"{type(prior).__name__} of bilby: expected a prior of one "
             "continuous number that depends on no other; write others as functions of the "
             "parameters, constraints into the likelihood"
         )
