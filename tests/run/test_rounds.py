@@ -15,7 +15,7 @@ from tests.emulated import DEVICE, Emulated
 from tests.rounds import rounds
 from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
-from trjmcmc.estimate.mixing import Sums, mixing
+from trjmcmc.estimate.mixing import ChainSums, mixing
 from trjmcmc.kernel.base import Kernel
 from trjmcmc.run.plan import Plan
 from trjmcmc.run.recipes import subsets
@@ -503,7 +503,7 @@ def autoregressive(rng, chains, draws, tau, shift=None):
 
 def test_tau_by_spread(rng):
     for tau in (1.0, 5.0, 20.0):
-        found = Sums.of(autoregressive(rng, 512, 400, tau)).times[0]
+        found = ChainSums.of(autoregressive(rng, 512, 400, tau)).times[0]
         assert found == pytest.approx(tau, rel=0.3)
 
 

@@ -44,8 +44,8 @@ class Mixing(NamedTuple):
     alike: float
 
 
-class Sums(NamedTuple):
-    """Sums of quantities and of their squares over the draws of each chain.
+class ChainSums(NamedTuple):
+    """ChainSums of quantities and of their squares over the draws of each chain.
 
     Attributes:
         draws: Of each chain.
@@ -53,9 +53,9 @@ class Sums(NamedTuple):
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(500, 20, 1))
-        >>> bool(abs(Sums.of(x).times[0] - 1) < 0.3)
+        >>> bool(abs(ChainSums.of(x).times[0] - 1) < 0.3)
         True
-        >>> bool(abs(Sums.of(x.repeat(5, 1)).times[0] - 5) < 1.5)  # each draw five times
+        >>> bool(abs(ChainSums.of(x.repeat(5, 1)).times[0] - 5) < 1.5)  # each draw five times
         True
     """
 
@@ -64,14 +64,14 @@ class Sums(NamedTuple):
     squares: Array
 
     @classmethod
-    def of(cls, x: Array) -> Sums:
+    def of(cls, x: Array) -> ChainSums:
         """Of quantities, shape (chain, draw, Q)."""
         return cls(x.shape[1], x.sum(1), np.einsum("cdq,cdq->cq", x, x))
 
-    def some(self, quantities: Any, chains: slice = slice(None)) -> Sums:
+    def some(self, quantities: Any, chains: slice = slice(None)) -> ChainSums:
         """Of some quantities, by number or mask, and of some chains."""
         sums, squares = self.sums[chains], self.squares[chains]
-        return Sums(self.draws, sums[:, quantities], squares[:, quantities])
+        return ChainSums(self.draws, sums[:, quantities], squares[:, quantities])
 
     @property
     def means(self) -> Array:
@@ -109,12 +109,12 @@ def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
     Example:
         >>> rng = np.random.default_rng(0)
         >>> x = np.repeat(rng.normal(size=(500, 1, 1)), 20, 1)  # nobody moves
-        >>> round(float(Sums.of(x).times[0])), time_by_memory(x) > 1000
+        >>> round(float(ChainSums.of(x).times[0])), time_by_memory(x) > 1000
         (20, True)
         >>> time_by_memory(rng.normal(size=(500, 20, 1)))
         0.0
     """
-    x = x[..., Sums.of(x).variances > least_variance]
+    x = x[..., ChainSums.of(x).variances > least_variance]
     first, last = (x[:, k] - x[:, k].mean(0) for k in (0, -1))
     scale = np.sqrt((first**2).sum(0) * (last**2).sum(0)).sum()
     left = float((first * last).sum() / max(scale, 1e-12))
@@ -154,9 +154,9 @@ def mixing(
         True
     """
     chains, draws, _ = x.shape
-    whole, third = Sums.of(x), max(1, draws // THIRD)
+    whole, third = ChainSums.of(x), max(1, draws // THIRD)
     judged = whole.variances > least_variance
-    whole, last = whole.some(judged), Sums.of(x[:, -max(2, draws // LAST) :]).some(judged)
+    whole, last = whole.some(judged), ChainSums.of(x[:, -max(2, draws // LAST) :]).some(judged)
     quantities, indicators = int(judged.sum()), int(judged[:indicators].sum())
     if not quantities:
         return Mixing(1.0, 1.0, 1.0, 1.0, 1.0)
@@ -174,7 +174,7 @@ def mixing(
     )
 
 
-def _slowing(whole: Sums, last: Sums) -> float:
+def _slowing(whole: ChainSums, last: ChainSums) -> float:
     """Ratio of the slowest quantities' tau to that of their last quarter of the draws.
 
     They are chosen by one half of the chains and measured by the other, both ways: the largest of
