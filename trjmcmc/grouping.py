@@ -53,7 +53,7 @@ def apply_by_group(
     order = torch.argsort(group, stable=True)
     parts = x.index_select(0, order).split(sizes)  # a quarter of the time of x[order]
     outputs = [f(part) for f, part in zip(functions, parts, strict=True) if len(part)]
-    back = torch.argsort(order)
+    back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(x)))  # its inverse
     return tuple(torch.cat(columns).index_select(0, back) for columns in zip(*outputs, strict=True))
 
 

@@ -150,7 +150,7 @@ class ChosenOnly(trj.transport.MixtureOfMaps):
     """A broken mixture for the negative control: the density of the chosen component alone."""
 
     def _alone(self, z, theta, code):
-        pick = self._choice(z, self._weights(code))
+        pick = self._choice(z, code)
         return self.components.log_prob(theta, code).gather(1, pick[:, None])[:, 0]
 
     def push(self, z, code):

@@ -15,7 +15,7 @@ from tests.emulated import DEVICE, Emulated
 from tests.rounds import rounds
 from trjmcmc import clock
 from trjmcmc.draws import Draws, Pool
-from trjmcmc.estimate.mixing import mixing, times_by_spread
+from trjmcmc.estimate.mixing import ChainSums, mixing
 from trjmcmc.kernel.base import Kernel
 from trjmcmc.run.asked import Limit, Stated
 from trjmcmc.run.plan import Plan
@@ -509,7 +509,7 @@ def autoregressive(rng, chains, draws, tau, shift=None):
 
 def test_tau_by_spread(rng):
     for tau in (1.0, 5.0, 20.0):
-        found = times_by_spread(autoregressive(rng, 512, 400, tau))[0]
+        found = ChainSums.of(autoregressive(rng, 512, 400, tau)).times[0]
         assert found == pytest.approx(tau, rel=0.3)
 
 

@@ -8,6 +8,8 @@ from torch.distributions import (
     ComposeTransform,
     Dirichlet,
     Gamma,
+    HalfNormal,
+    Independent,
     LogNormal,
     Normal,
     SigmoidTransform,
@@ -18,10 +20,9 @@ from torch.distributions import (
 )
 
 from trjmcmc.target.support import (
+    Unconstrained,
     bijection_onto,
-    constant_of,
-    interior_point,
-    log_density_inside,
+    cast_to,
     with_slope,
 )
 
@@ -62,23 +63,53 @@ def test_other_bijections_have_slopes_of_their_own(transform):
     assert torch.equal(slope, transform.log_abs_det_jacobian(u, value))
 
 
-def test_densities_inside_the_support_are_those_of_the_distribution(generator):
-    low, high = torch.tensor([0.0, -2.0]), torch.tensor([1.0, 1e4])
-    two, many = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.5, 3.0])
-    known = [Uniform(low, high), Normal(low, high), Gamma(two, torch.tensor(3.0)), Dirichlet(many)]
-    for dist in (*known, Beta(two, torch.tensor(3.0)), LogNormal(low, two)):
-        constant = constant_of(dist)
-        assert (constant is not None) == (dist in known)  # others are asked each time
-        u = torch.randn(100, 2, generator=generator)
-        value = bijection_onto(dist.support)(u)
-        found, stated = log_density_inside(dist, value, constant), dist.log_prob(value)
-        assert torch.allclose(found.expand(stated.shape), stated, rtol=1e-5, atol=1e-5)
-        if constant is not None:  # the control: it is the constant of this distribution
-            assert not torch.allclose(log_density_inside(dist, value, constant + 0.01), stated)
+LOW, HIGH = torch.tensor([0.0, -2.0]), torch.tensor([1.0, 1e4])
+TWO, MANY = torch.tensor([0.5, 2.0]), torch.tensor([1.0, 0.5, 3.0])
+PRIORS = [
+    Uniform(LOW, HIGH),
+    Uniform(HIGH - 0.1, HIGH),
+    Normal(LOW, HIGH),
+    Gamma(TWO, torch.tensor(3.0)),
+    Dirichlet(MANY),
+    Dirichlet(torch.ones(40)),
+    Beta(TWO, torch.tensor(3.0)),
+    LogNormal(LOW, TWO),
+    HalfNormal(TWO + 1),
+]
+
+
+@pytest.mark.parametrize("dist", PRIORS, ids=lambda dist: type(dist).__name__)
+def test_densities_of_coordinates_are_those_of_torch(dist, generator):
+    on_line = Unconstrained(dist, torch.float32)
+    size = dist.mean.numel() - isinstance(dist, Dirichlet)
+    u = torch.randn(100, size, generator=generator)
+    value, found = on_line.with_density(u)
+    theirs = bijection_onto(dist.support)
+    slope = theirs.log_abs_det_jacobian(u.double(), theirs(u.double()))
+    stated = dist.log_prob(theirs(u)).expand(found.shape) + slope
+    assert torch.allclose(value, theirs(u), rtol=1e-5)
+    assert torch.allclose(value, on_line.value(u)[0], rtol=1e-5)
+    assert torch.allclose(found.double(), stated, rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(found.double(), stated + 0.01, rtol=1e-4, atol=1e-4)  # the control
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dist", PRIORS, ids=lambda dist: type(dist).__name__)
+def test_values_of_coordinates_within_reach_are_inside(dist, dtype, generator):
+    on_line = Unconstrained(cast_to(dist, dtype, torch.device("cpu")), dtype)
+    size = dist.mean.numel() - isinstance(dist, Dirichlet)
+    reach = min(on_line.reach, 1e30)
+    ends = torch.tensor([[-1.0], [1.0]]).expand(2, size)
+    some = 2 * torch.rand(1000, size, generator=generator) - 1
+    u = 0.9999 * reach * torch.cat([ends, some, some.sign()]).to(dtype)
+    value = on_line.value(u)[0]
+    assert bool(on_line.inside(u, value).all())
+    if isinstance(dist, Uniform):  # the control: coordinates of ten times that size may not be
+        assert not bool(on_line.inside(10 * u, on_line.value(10 * u)[0]).all())
 
 
 def test_points_of_the_line_are_inside_where_they_are_finite():
     y = torch.tensor([0.0, -1e38, torch.inf, -torch.inf, torch.nan])
-    for support in (constraints.real, constraints.independent(constraints.real, 1)):
-        inside = interior_point(support, None, y, y)
+    for dist in (Normal(0.0, 1.0), Independent(Normal(torch.zeros(5), 1.0), 1)):
+        inside = Unconstrained(dist, y.dtype).inside(y, y)
         assert inside.tolist() == [True, True, False, False, False]

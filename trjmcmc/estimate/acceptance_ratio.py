@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from .root import falling_root
+from .bridge import falling_root
 
 Array = NDArray[np.floating]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import scipy
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 
 from .estimate import Estimate
 from .mean import BATCHES, batch_sums, mean_error_where
-from .root import falling_root
 
 WIDE = 50.0  # nats about the weights in which the evidence is looked for
 
 DOUBTFUL = 0.1  # nats of standard error beyond which draws and map hardly meet
+
+STEPS = 60  # of the search for a root at most: each halves the bracket at least
 
 FEW = 100.0  # effective draws of either kind below which the error itself is doubtful
 
@@ -114,3 +116,39 @@ def _share(
     log_share = _log_expit(-log_u - shift if of_map else log_u + shift)
     found: NDArray[np.float64] = np.exp(log_share - log_share.max())
     return found
+
+
+def falling_root(
+    function: Callable[[float], float], low: float, high: float, tolerance: float
+) -> float:
+    """Where a falling function is zero, between points at which it is not below and not above it.
+
+    SciPy's module of such searches takes half a second to import.
+
+    Arguments:
+        function: Finite between them.
+        low, high: A bracket.
+        tolerance: Of the root, until which steps go on.
+
+    Source:
+        Ridders (1979), https://doi.org/10.1109/TCS.1979.1084580
+
+    Example:
+        >>> round(falling_root(lambda x: 2.0 - x**3, 0.0, 50.0, 1e-9), 6)
+        1.259921
+    """
+    above, below = float(function(low)), float(function(high))
+    root = math.inf
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        here = float(function(middle))
+        scale = math.sqrt(here * here - above * below)
+        before, root = root, middle + ((middle - low) * here / scale if scale else 0.0)
+        if abs(root - before) < tolerance or high - low < tolerance:
+            break
+        for point in ((middle, here), (root, float(function(root)))):
+            if point[1] >= 0:
+                low, above = max((low, above), point)
+            else:
+                high, below = min((high, below), point)
+    return root

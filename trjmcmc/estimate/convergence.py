@@ -83,7 +83,7 @@ def normal_scores(x: Array, inside: NDArray[np.bool_]) -> Array:
     scores = np.zeros(x.shape)
     here = x[inside]
     if len(here):
-        scores[inside] = np.stack([_scores(column) for column in here.T], 1)
+        scores[inside] = np.stack([_scores(column) for column in here.T.copy()], 1)
     return scores
 
 

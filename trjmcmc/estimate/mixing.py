@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -44,34 +44,55 @@ class Mixing(NamedTuple):
     alike: float
 
 
-def times_by_spread(x: Array) -> Array:
-    """Integrated autocorrelation times, from the spread of chain means, draws, shape (Q,).
+class ChainSums(NamedTuple):
+    """ChainSums of quantities and of their squares over the draws of each chain.
 
-    Of n draws a chain the variance of a mean is that of a draw times tau over n. No
-    autocorrelations are needed, and a few draws of many chains tell.
-
-    Arguments:
-        x: Quantities, shape (chain, draw, Q).
+    Attributes:
+        draws: Of each chain.
+        sums, squares: Shape (chain, Q) each; the quantities are of the size of one.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(500, 20, 1))
-        >>> bool(abs(times_by_spread(x)[0] - 1) < 0.3)
+        >>> bool(abs(ChainSums.of(x).times[0] - 1) < 0.3)
         True
-        >>> bool(abs(times_by_spread(x.repeat(5, 1))[0] - 5) < 1.5)  # each draw five times
+        >>> bool(abs(ChainSums.of(x.repeat(5, 1)).times[0] - 5) < 1.5)  # each draw five times
         True
     """
-    found: Array = x.shape[1] * x.mean(1).var(0, ddof=1) / variances(x).clip(1e-12)
-    return found.clip(LEAST_TIME)
 
+    draws: int
+    sums: Array
+    squares: Array
 
-def variances(x: Array) -> Array:
-    """Variances of indicators and scores over all draws, in one pass, shape (Q,).
+    @classmethod
+    def of(cls, x: Array) -> ChainSums:
+        """Of quantities, shape (chain, draw, Q)."""
+        return cls(x.shape[1], x.sum(1), np.einsum("cdq,cdq->cq", x, x))
 
-    Arguments:
-        x: Quantities of the size of one, shape (chain, draw, Q).
-    """
-    found: Array = np.einsum("cdq,cdq->q", x, x) / (len(x) * x.shape[1]) - x.mean((0, 1)) ** 2
-    return found
+    def some(self, quantities: Any, chains: slice = slice(None)) -> ChainSums:
+        """Of some quantities, by number or mask, and of some chains."""
+        sums, squares = self.sums[chains], self.squares[chains]
+        return ChainSums(self.draws, sums[:, quantities], squares[:, quantities])
+
+    @property
+    def means(self) -> Array:
+        """Of each chain, shape (chain, Q)."""
+        return self.sums / self.draws
+
+    @property
+    def variances(self) -> Array:
+        """Of a draw, over all chains, shape (Q,)."""
+        found: Array = self.squares.mean(0) / self.draws - self.means.mean(0) ** 2
+        return found
+
+    @property
+    def times(self) -> Array:
+        """Integrated autocorrelation times, from the spread of chain means, draws, shape (Q,).
+
+        Of n draws a chain the variance of a mean is that of a draw times tau over n. No
+        autocorrelations are needed, and a few draws of many chains tell.
+        """
+        found: Array = self.draws * self.means.var(0, ddof=1) / self.variances.clip(1e-12)
+        return found.clip(LEAST_TIME)
 
 
 def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
@@ -88,12 +109,12 @@ def time_by_memory(x: Array, least_variance: float = 0.02) -> float:
     Example:
         >>> rng = np.random.default_rng(0)
         >>> x = np.repeat(rng.normal(size=(500, 1, 1)), 20, 1)  # nobody moves
-        >>> round(float(times_by_spread(x)[0])), time_by_memory(x) > 1000
+        >>> round(float(ChainSums.of(x).times[0])), time_by_memory(x) > 1000
         (20, True)
         >>> time_by_memory(rng.normal(size=(500, 20, 1)))
         0.0
     """
-    x = x[..., variances(x) > least_variance]
+    x = x[..., ChainSums.of(x).variances > least_variance]
     first, last = (x[:, k] - x[:, k].mean(0) for k in (0, -1))
     scale = np.sqrt((first**2).sum(0) * (last**2).sum(0)).sum()
     left = float((first * last).sum() / max(scale, 1e-12))
@@ -133,46 +154,39 @@ def mixing(
         True
     """
     chains, draws, _ = x.shape
-    judged = variances(x) > least_variance
-    x, indicators = x[..., judged], int(judged[:indicators].sum())
-    quantities = x.shape[2]
+    whole, third = ChainSums.of(x), max(1, draws // THIRD)
+    judged = whole.variances > least_variance
+    whole, last = whole.some(judged), ChainSums.of(x[:, -max(2, draws // LAST) :]).some(judged)
+    quantities, indicators = int(judged.sum()), int(judged[:indicators].sum())
     if not quantities:
         return Mixing(1.0, 1.0, 1.0, 1.0, 1.0)
-    times = times_by_spread(x)
-    of_last = times_by_spread(x[:, -max(2, draws // LAST) :])
-    third = max(1, draws // THIRD)
-    drift = x[:, -third:].mean(1) - x[:, :third].mean(1)
+    drift = (x[:, -third:].mean(1) - x[:, :third].mean(1))[:, judged]
     z = np.abs(drift.mean(0)) / (drift.std(0, ddof=1) / chains**0.5 + 1e-12)
-    means = x.mean(1)
     kinds: list[NDArray[np.integer]] = [np.arange(chains) % groups]
     kinds += [starts] if starts is not None and len(np.unique(starts)) > 1 else []
-    alike = min(float(equal_means(means, kind).min()) for kind in kinds) * len(kinds)
+    alike = min(float(equal_means(whole.means, kind).min()) for kind in kinds) * len(kinds)
     return Mixing(
-        float(times.max()),
-        float(np.max((times / of_last)[:indicators], initial=1.0)),
-        slowing(x),
+        float(whole.times.max()),
+        float(np.max((whole.times / last.times)[:indicators], initial=1.0)),
+        _slowing(whole, last),
         min(1.0, float(2 * scipy.special.stdtr(max(1, chains - 1), -z).min() * quantities)),
         min(1.0, alike * quantities),
     )
 
 
-def slowing(x: Array) -> float:
+def _slowing(whole: ChainSums, last: ChainSums) -> float:
     """Ratio of the slowest quantities' tau to that of their last quarter of the draws.
 
     They are chosen by one half of the chains and measured by the other, both ways: the largest of
     many noisy ones would look as if it grew.
-
-    Arguments:
-        x: Quantities, shape (chain, draw, Q).
     """
-    halves, last = (x[::2], x[1::2]), max(2, x.shape[1] // LAST)
-    if min(map(len, halves)) < 2:
+    if len(whole.sums) < 4:
         return 1.0
-    times = [times_by_spread(half) for half in halves]
-    found = []
-    for chosen, half, own in zip(times, reversed(halves), reversed(times), strict=True):
-        slowest = chosen.argsort()[-SLOWEST:]
-        found.append(own[slowest].sum() / times_by_spread(half[:, -last:, slowest]).sum())
+    halves, found, every = (slice(0, None, 2), slice(1, None, 2)), [], slice(None)
+    for chosen, measured in (halves, halves[::-1]):
+        slowest = whole.some(every, chosen).times.argsort()[-SLOWEST:]
+        own, own_last = (sums.some(slowest, measured).times.sum() for sums in (whole, last))
+        found.append(own / own_last)
     return float(np.mean(found))
 
 

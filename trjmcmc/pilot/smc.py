@@ -19,7 +19,7 @@ BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 
 KEPT = 0.5  # share of the points that stay effective when the temperature changes
 
-BISECTIONS = 40  # of the log of a step of the temperature
+BISECTIONS = 20  # of the log of a step of the temperature: to two in ten thousand
 
 LOG_SMALLEST_STEP = -200.0  # where that bisection begins
 

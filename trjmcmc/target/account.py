@@ -80,14 +80,12 @@ class Account:
                 "max_evaluations"
             )
 
-    def add(
-        self, *, evaluations: int = 0, gradients: int = 0, overflows: Tensor | None = None
-    ) -> None:
+    def add(self, *, evaluations: int = 0, gradients: int = 0, overflows: Tensor | int = 0) -> None:
         """Count what was done, here and in the accounts beside this one."""
         for account in self._all():
             account.evaluations += evaluations
             account.gradients += gradients
-            if overflows is not None:
+            if isinstance(overflows, Tensor):  # 0 mostly
                 account.overflows = account.overflows + overflows
 
     def held(self) -> dict[str, int]:

@@ -77,16 +77,17 @@ class Densities(ABC):
         self, code: Tensor, theta: Tensor, surrogate: bool, total: Tensor | None = None
     ) -> Evaluation:
         """Priors and likelihoods of points of any models; arguments as of ``Density.evaluate``."""
-        calls = 0
+        calls: int = 0
+        forgiven: Tensor | int = 0
 
         def evaluated(density: Density, theta: Tensor, items: Tensor | None) -> tuple[Tensor, ...]:
-            nonlocal calls
+            nonlocal calls, forgiven
             found = density.evaluate(theta, items, surrogate, total)
-            calls += found.calls
-            return found[:3]
+            calls, forgiven = calls + found.calls, forgiven + found.forgiven
+            return found[:2]
 
-        log_prior, log_likelihood, forgiven = self.by_row(evaluated, code, theta)
-        return Evaluation(log_prior, log_likelihood, forgiven, calls)
+        log_prior, log_likelihood = self.by_row(evaluated, code, theta)
+        return Evaluation(log_prior, log_likelihood, calls, forgiven)
 
     @abstractmethod
     def shared_slots(self, old: Tensor, new: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -56,14 +56,14 @@ class Evaluation(NamedTuple):
     Attributes:
         log_prior: Of the parameters, with the Jacobian, shape (C,), nats.
         log_likelihood: Shape (C,), nats; without meaning where the log prior is -inf.
-        forgiven: Where numbers overflowed and the point counts as impossible, shape (C,), bool.
         calls: Evaluations of the likelihood that this took; none of its smooth surrogate.
+        forgiven: At how many points numbers overflowed, which count as impossible.
     """
 
     log_prior: Tensor
     log_likelihood: Tensor
-    forgiven: Tensor
     calls: int
+    forgiven: Tensor | int = 0
 
 
 class Density:
@@ -72,6 +72,8 @@ class Density:
     Where it is ``on_reference``, priors are a reference and the function is the joint's: what
     counts as the likelihood is the joint over the reference.
     """
+
+    _reach: Tensor | None = None  # of each slot's prior, infinite where nobody knows it
 
     def __init__(
         self,
@@ -162,6 +164,17 @@ class Density:
             theta[:, block.slots] = prior.unconstrain(values[prior.name], given)
         return theta
 
+    def _sure(self, theta: Tensor) -> bool:
+        """Whether no coordinate is beyond the reach of its prior, where that costs nothing."""
+        if not on_host(theta):
+            return False
+        if self._reach is None or len(self._reach) != theta.shape[1]:
+            self._reach = theta.new_full(theta.shape[1:], math.inf)
+            for block in self.blocks:
+                if block.prior.reach is not None:
+                    self._reach[block.slots] = block.prior.reach
+        return bool((theta.detach().abs() < self._reach).all())
+
     def _entries(
         self, theta: Tensor, items: Tensor | None, *, dense: bool = True
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor]]:
@@ -171,20 +184,21 @@ class Density:
         """
         values: dict[str, Tensor] = {}
         shown: dict[str, Tensor] = {}
-        log_densities = []
+        log_densities, sure = [], self._sure(theta)
         for block in self.blocks:
             prior, given = block.prior, values
-            if items is not None:
+            if items is not None and not prior.fixed:
                 own = [b.prior.name for b in self.blocks if b.items == block.items]
                 given = {k: (values if k in own else shown)[k] for k in values}
-            here = theta[:, block.slots]
+            here, known = theta[:, block.slots], sure and prior.reach is not None
             value, *log_density = (
-                prior.evaluate(here, given) if dense else (prior.value(here, given),)
+                prior.evaluate(here, given, known) if dense else (prior.value(here, given, known),)
             )
             values[prior.name] = shown[prior.name] = value
             if items is not None and block.items is not None:
-                log_density = [_masked(x, items[:, block.items]) for x in log_density]
-                shown[prior.name] = _masked(value, items[:, block.items])
+                used = items[:, block.items]
+                log_density = [_masked(x, used) for x in log_density]
+                shown[prior.name] = _masked(value, used)
             log_densities += log_density
         return values, shown, log_densities
 
@@ -298,20 +312,16 @@ class Density:
         log_prior, log_likelihood = (x.to(theta) for x in fused(values, len(theta)))
         log_prior = torch.where(log_slope > -math.inf, log_prior + log_slope, -math.inf)
         log_likelihood = torch.where(log_prior > -math.inf, log_likelihood, 0.0)
-        forgiven = torch.zeros_like(log_prior, dtype=torch.bool)
         undefined = undefined_values(log_prior + log_likelihood)
-        if surely(~undefined):
-            return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
-        rows = undefined.nonzero()[:, 0]
-        if not len(rows):
-            return Evaluation(log_prior, log_likelihood, forgiven, len(theta))
+        if surely(~undefined) or not len(rows := undefined.nonzero()[:, 0]):
+            return Evaluation(log_prior, log_likelihood, len(theta))
         with torch.no_grad():  # impossible, or an error: without slopes
             slowly = self._evaluate(theta[rows], None, False)
         return Evaluation(
             log_prior.index_put((rows,), slowly.log_prior),
             log_likelihood.index_put((rows,), slowly.log_likelihood),
-            forgiven.index_put((rows,), slowly.forgiven),
             len(theta) + slowly.calls,
+            slowly.forgiven,
         )
 
     def _evaluate(
@@ -339,8 +349,7 @@ class Density:
                 log_prior.isfinite(), log_likelihood - log_prior, log_likelihood
             )
         if surely(log_prior + log_likelihood < math.inf):  # the usual case
-            none = torch.zeros_like(log_prior, dtype=torch.bool)
-            return Evaluation(log_prior, log_likelihood, none, calls)
+            return Evaluation(log_prior, log_likelihood, calls)
         sound, typical = self._soundness(log_densities, items, theta)
         undefined = undefined_values(log_likelihood)
         broken = undefined_values(log_prior)  # a density's own arithmetic overflows
@@ -352,7 +361,7 @@ class Density:
         log_prior = torch.where(lost, -math.inf, log_prior)
         far = far | (undefined & lost)
         log_likelihood = torch.where(far, -math.inf, log_likelihood)
-        return Evaluation(log_prior, log_likelihood, far | lost, calls)
+        return Evaluation(log_prior, log_likelihood, calls, (far | lost).sum())
 
     def _beyond(self, log_densities: list[Tensor], like: Tensor) -> Tensor:
         """Points far out in the tail of the reference of some entry, (C,)."""
@@ -378,11 +387,15 @@ class Density:
 
     def to(self, dtype: torch.dtype, device: torch.device) -> Density:
         """A copy whose priors are in another precision or on another device."""
-        new = copy.copy(self)
-        new.blocks = [
+        return self._holding(
             replace(b, prior=b.prior.to(dtype, device), typical=b.typical.to(device, dtype))
             for b in self.blocks
-        ]
+        )
+
+    def _holding(self, blocks: Iterable[Block]) -> Density:
+        """A copy with other blocks."""
+        new = copy.copy(self)
+        new.blocks, new._reach = list(blocks), None
         return new
 
     def cut(self, rows: float) -> Density:
@@ -419,8 +432,8 @@ class Density:
             TargetError, ShapeError: A prior is stated for each of them.
             Exception: What a prior raises that asks for other items.
         """
-        new = copy.copy(self)
-        new.blocks, new.space, new.width = [], None, 0
+        new = self._holding([])
+        new.space, new.width = None, 0
         example: tuple[dict[str, Tensor], dict[str, Tensor]] = ({}, {})
         for block in self.blocks:
             if block.items not in (None, items):
@@ -437,9 +450,7 @@ class Density:
 
     def placed(self, starts: Mapping[str, int]) -> Density:
         """A copy whose parameters begin at given slots, by name."""
-        new = copy.copy(self)
-        new.blocks = [replace(b, start=starts[b.prior.name]) for b in self.blocks]
-        return new
+        return self._holding(replace(b, start=starts[b.prior.name]) for b in self.blocks)
 
 
 def _where_possible(

@@ -71,13 +71,14 @@ class Padded(Density):
     ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Tensor]]:
         assert items is not None
         theta = torch.where(items, theta, 0.0)
-        values, log_densities = {}, []
+        values, log_densities, sure = {}, [], self._sure(theta)
         for block in self.blocks:
             prior, x, used = block.prior, theta[:, block.slots], items[:, block.slots]
+            known = sure and prior.reach is not None
             if prior.name in self._shares:
-                value, log_density = self._shares[prior.name].evaluate(x, used)
+                value, log_density = self._shares[prior.name].evaluate(x, used, known)
             else:
-                value, log_density = prior.evaluate(x, {})
+                value, log_density = prior.evaluate(x, {}, known)
                 if block.items is not None:
                     value, log_density = (torch.where(used, v, 0.0) for v in (value, log_density))
             values[prior.name] = value
@@ -95,28 +96,29 @@ class _Shares:
     def __init__(self, concentration: Tensor) -> None:
         left = torch.arange(len(concentration))[:, None] - torch.arange(len(concentration) - 1)
         self.log_left = left.clamp(min=1).to(concentration).log()
-        self.power = concentration - 1
+        self.concentration = concentration
         self.constant = concentration.cumsum(0).lgamma() - concentration.lgamma().cumsum(0)
 
-    def evaluate(self, x: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, used: Tensor, sure: bool) -> tuple[Tensor, Tensor]:
         """:meth:`Prior.evaluate` where the vector has one entry more than slots are used.
+
+        The Jacobian is the product of all entries.
 
         Arguments:
             x: Unconstrained slots, shape (C, K), finite where they are not used.
             used: The first of each row, shape (C, K), bool.
+            sure: Whether no slot is beyond the reach of the longest.
 
         Returns:
             Shapes (C, K + 1), zero after the last, and (C,), nats.
         """
         n, kept = used.sum(-1), pad(used, (1, 0), value=True)
         x = torch.where(used, x - self.log_left.index_select(0, n), ALL)  # then all that is left
-        log_share, log_rest = logsigmoid(x), pad(logsigmoid(-x).cumsum(-1), (1, 0))
-        slope = torch.where(used, log_share + log_rest[:, 1:], 0.0).sum(-1)
-        log_value = torch.where(kept, pad(log_share, (0, 1)) + log_rest, 0.0)
-        log_density = (self.power * log_value).sum(-1) + self.constant.index_select(0, n) + slope
+        log_rest = pad(logsigmoid(-x).cumsum(-1), (1, 0))
+        log_value = torch.where(kept, pad(logsigmoid(x), (0, 1)) + log_rest, 0.0)
+        log_density = log_value @ self.concentration + self.constant.index_select(0, n)
         value = log_value.exp()
-        inside = value >= torch.finfo(value.dtype).tiny
-        if surely(inside):
+        if sure or surely(inside := value >= torch.finfo(value.dtype).tiny):
             return value * kept, log_density
         inside = inside.all(-1)
         value = torch.where(inside[:, None], value, 1 / (n + 1)[:, None].to(value)) * kept

@@ -9,22 +9,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution, Transform, constraints
+from torch.distributions import Distribution, constraints
 
 from ..errors import ShapeError, TargetError, TRJError
 from ..grouping import surely
 from ..priors.fields import Circle
 from ..priors.foreign import from_elsewhere, is_frozen
 from .support import (
+    Unconstrained,
     bijection_onto,
     bijector_of,
     cast_to,
     check_distribution,
-    constant_of,
     each_entry,
-    ends_of,
-    interior_point,
-    log_density_inside,
     repaired,
     some_tensor,
     support_of,
@@ -55,6 +52,7 @@ class Prior:
         shape: Shape of one constrained value.
         size: Unconstrained slots it takes.
         support: Where it lies, as found when it was made.
+        reach: Size of its slots up to which values are surely inside; None if nobody knows.
     """
 
     def __init__(
@@ -75,6 +73,8 @@ class Prior:
         self.spec = spec = repaired(spec) if isinstance(spec, Distribution) else spec
         self._stated = spec  # unrounded: a copy in float64 of one in float32 is exact
         self._fixed: Distribution | None = None
+        self._on_line: Unconstrained | None = None
+        self.reach: float | None = None
         self._batched = False
         if isinstance(spec, Distribution):
             dist = spec
@@ -141,14 +141,13 @@ class Prior:
 
     def _set_fixed(self, dist: Distribution) -> None:
         self._fixed = self._expanded(dist, self.batch_shape)
-        self._constant = constant_of(self._fixed)
-        self._transform = bijection_onto(support_of(self._fixed))
-        self._ends = ends_of(support_of(self._fixed), some_tensor(self._fixed).dtype)
-        self._centre = self._transform(self._origin(1))
+        self._on_line = Unconstrained(self._fixed, some_tensor(self._fixed).dtype)
+        self.reach = self._on_line.reach
 
-    def _origin(self, n: int) -> Tensor:
-        like = some_tensor(self._fixed)
-        return torch.zeros(n, *self.u_shape, dtype=like.dtype, device=like.device)
+    @property
+    def fixed(self) -> bool:
+        """Whether it does not depend on other parameters."""
+        return self._fixed is not None
 
     def _call(self, given: Params) -> Distribution:
         assert not isinstance(self.spec, Distribution)
@@ -195,12 +194,13 @@ class Prior:
                 f"{tuple(dist.batch_shape)}; write one, or give it that batch shape"
             ) from None
 
-    def evaluate(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
+    def evaluate(self, x: Tensor, given: Params, sure: bool = False) -> tuple[Tensor, Tensor]:
         """Constrained value and log prior density of unconstrained slots.
 
         Arguments:
             x: Unconstrained slots, shape (C, size).
             given: Constrained values of the parameters before, each with leading size C.
+            sure: Whether no slot is beyond :attr:`reach`.
 
         Returns:
             The value, shape (C, *shape), and the log density per batch entry with the
@@ -209,57 +209,34 @@ class Prior:
             the density is -inf and the value is replaced by an interior one: there would be a
             ridge without end else.
         """
-        y, slope, u, dist, transform, inside = self._reached(x, given)
-        value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        constant = constant_of(dist) if self._fixed is None else self._constant
-        log_density = log_density_inside(dist, value, constant)
-        if slope is not None:
-            log_density = log_density + slope
-        return value, log_density if inside is None else torch.where(inside, log_density, -math.inf)
+        return self._reached(x, given, Unconstrained.with_density, sure)
 
     def placed(self, x: Tensor, given: Params) -> tuple[Tensor, Tensor]:
         """:meth:`evaluate` without the density of the value: what is left is the log-Jacobian.
 
         Shapes (C, *shape) and (C,), nats; -inf where the value was replaced.
         """
-        y, slope, u, dist, transform, inside = self._reached(x, given)
-        value = y if inside is None else self._interior(y, u, dist, transform, inside)
-        slope = torch.zeros_like(u) if slope is None else slope
-        if inside is not None:
-            slope = torch.where(inside, slope, -math.inf)
+        value, slope = self._reached(x, given, lambda prior, u: with_slope(prior.transform, u))
         return value, slope.reshape(len(x), -1).sum(-1)
 
-    def value(self, x: Tensor, given: Params) -> Tensor:
+    def value(self, x: Tensor, given: Params, sure: bool = False) -> Tensor:
         """The value alone of :meth:`evaluate`, which costs less, shape (C, *shape)."""
-        y, _, u, dist, transform, inside = self._reached(x, given, sloped=False)
-        return y if inside is None else self._interior(y, u, dist, transform, inside)
+        return self._reached(x, given, Unconstrained.value, sure)[0]
 
     def _reached(
-        self, x: Tensor, given: Params, *, sloped: bool = True
-    ) -> tuple[Tensor, Tensor | None, Tensor, Distribution, Transform, Tensor | None]:
-        """Where slots lead: value, log-Jacobian, shaped slots, prior, bijection, what is inside.
-
-        The log-Jacobian is None where it is zero or not asked for, the entries inside where all are
-        known to be.
-        """
-        u = x.reshape(len(x), *self.u_shape)
-        dist = self.distribution(given, len(x))
-        fixed = self._fixed is not None
-        support = support_of(dist)
-        transform = self._transform if fixed else bijection_onto(support)
-        y, slope = with_slope(transform, u) if sloped else (transform(u), None)
-        ends = self._ends if fixed else ends_of(support, y.dtype)
-        inside = interior_point(support, ends, u, y)
-        if surely(inside):
-            return y, slope, u, dist, transform, None
-        return y, slope, u, dist, transform, each_entry(support, inside)
-
-    def _interior(
-        self, y: Tensor, u: Tensor, dist: Distribution, transform: Transform, inside: Tensor
-    ) -> Tensor:
-        """Values, those outside replaced by an interior one."""
-        centre = self._centre if self._fixed is not None else transform(torch.zeros_like(u))
-        return torch.where(inside.reshape(inside.shape + (1,) * len(dist.event_shape)), y, centre)
+        self, x: Tensor, given: Params, way: Callable[..., tuple[Tensor, Any]], sure: bool = False
+    ) -> tuple[Tensor, Any]:
+        """Where slots lead; coordinates that do not stay inside the support count as zero."""
+        u, on_line = x.reshape(len(x), *self.u_shape), self._on_line
+        if on_line is None:
+            on_line = Unconstrained(self.distribution(given, len(x)), x.dtype)
+        y, log = way(on_line, u)
+        if sure or surely(inside := on_line.inside(u, y)):
+            return y, log
+        inside = each_entry(on_line.support, inside)
+        u = torch.where(inside.reshape(inside.shape + (1,) * (u.dim() - inside.dim())), u, 0.0)
+        y, log = way(on_line, u)
+        return y, log if log is None else torch.where(inside, log, -math.inf)
 
     def constrain(self, x: Tensor, given: Params) -> Tensor:
         """Value of unconstrained slots, (C, size) -> (C, *shape)."""

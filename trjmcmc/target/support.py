@@ -74,23 +74,15 @@ class _Increasing(Transform):
 class _StickBreaking(StickBreakingTransform):
     """torch's bijection onto the simplex, exact for entries down to the smallest number."""
 
-    def _pieces(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Log of the share that each entry takes of the rest, and of what it is taken from."""
+    def log_value(self, x: Tensor) -> Tensor:
+        """Logarithms of the entries: each takes a share of what those before it leave."""
         n = x.shape[-1]
         left = torch.arange(n, 0, -1, dtype=x.dtype, device=x.device)
         x = x - left.log()
-        rest = pad(logsigmoid(-x).cumsum(-1), (1, 0))
-        return logsigmoid(x), rest
-
-    def with_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The value, and the log-determinant there, of the same pieces."""
-        log_share, log_rest = self._pieces(x)
-        slope = (log_share + log_rest[..., 1:]).sum(-1)
-        return (pad(log_share, (0, 1)) + log_rest).exp(), slope
+        return pad(logsigmoid(x), (0, 1)) + pad(logsigmoid(-x).cumsum(-1), (1, 0))
 
     def _call(self, x: Tensor) -> Tensor:
-        log_share, log_rest = self._pieces(x)
-        return (pad(log_share, (0, 1)) + log_rest).exp()
+        return self.log_value(x).exp()
 
     def _inverse(self, y: Tensor) -> Tensor:
         # what is left after each entry, summed from the far end so that nothing cancels
@@ -99,8 +91,7 @@ class _StickBreaking(StickBreakingTransform):
         return y[..., :-1].log() - rest.log() + left.log()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        log_share, log_rest = self._pieces(x)
-        return (log_share + log_rest[..., 1:]).sum(-1)
+        return self.log_value(x).sum(-1)  # of the product of all entries
 
 
 @biject_to.register(OrderedConstraint)
@@ -259,25 +250,6 @@ def ends_of(support: Any, dtype: torch.dtype) -> tuple[Any, Any] | None:
     return low + width * tiny, low + width * one  # rounded as the bijection rounds
 
 
-def interior_point(support: Any, ends: tuple[Any, Any] | None, u: Tensor, y: Tensor) -> Tensor:
-    """Whether rounding left numbers of ``y`` inside an open support."""
-    support, limits = _scalar(support), torch.finfo(y.dtype)
-    if support is constraints.simplex:
-        fine = y >= limits.tiny  # false for NaN too
-    elif isinstance(support, constraints.greater_than | constraints.greater_than_eq):
-        fine = (y > support.lower_bound) & (y < math.inf)
-    elif ends is not None:
-        fine = (y > ends[0]) & (y < ends[1])
-    elif support is constraints.corr_cholesky:  # torch clips its tanh
-        free = (u.abs() < math.atanh(1 - limits.eps)).all(-1)
-        fine = torch.isfinite(y) & free[..., None, None]
-    else:
-        fine = y.abs() < math.inf
-        if support.event_dim == 0 and support is not constraints.real:
-            fine = fine & support.check(y)
-    return fine
-
-
 def each_entry(support: Any, inside: Tensor) -> Tensor:
     """Whether that holds of all numbers of a batch entry."""
     lead = inside.dim() - support.event_dim
@@ -297,8 +269,8 @@ def bijection_onto(support: Any) -> Transform:
     return biject_to(support)
 
 
-def with_slope(transform: Transform, u: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Value of a bijection, and its log-determinant there; None where that is zero.
+def with_slope(transform: Transform, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Value of a bijection, and its log-determinant there.
 
     Example:
         >>> value, slope = with_slope(bijection_onto(constraints.positive), torch.tensor([2.0]))
@@ -306,51 +278,121 @@ def with_slope(transform: Transform, u: Tensor) -> tuple[Tensor, Tensor | None]:
         True
     """
     if isinstance(transform, _StickBreaking):
-        return transform.with_slope(u)
+        log_y = transform.log_value(u)
+        return log_y.exp(), log_y.sum(-1)
     if type(transform) is ExpTransform:
         return u.exp(), u
     if type(transform) is ComposeTransform and not transform.parts:
-        return u, None
+        return u, torch.zeros_like(u)
     y = transform(u)
-    if (log_width := _log_width_of(transform)) is not None:  # half of torch's operations
+    if (interval := _interval_of(transform)) is not None:  # half of torch's operations
+        width = interval[1]
+        log_width = width.abs().log() if isinstance(width, Tensor) else math.log(abs(width))
         return y, logsigmoid(u) + logsigmoid(-u) + log_width
     return y, transform.log_abs_det_jacobian(u, y)
 
 
-def _log_width_of(transform: Transform) -> Tensor | float | None:
-    """Log length of the interval that a sigmoid is stretched to; None of other bijections."""
+class Unconstrained:
+    """A distribution as a density of unconstrained coordinates.
+
+    Arguments:
+        dist: The distribution.
+        dtype: Precision of the coordinates.
+
+    Attributes:
+        support, transform: Where its values lie, and the bijection there.
+
+    Example:
+        >>> normal = Unconstrained(Normal(0.0, 2.0), torch.float32)
+        >>> value, log_density = normal.with_density(torch.zeros(1))
+        >>> value.item(), round(log_density.item(), 4)
+        (0.0, -1.6121)
+    """
+
+    def __init__(self, dist: Distribution, dtype: torch.dtype) -> None:
+        self.dist, self.support = dist, support_of(dist)
+        self.transform = bijection_onto(self.support)
+        self._ends = ends_of(self.support, dtype)
+        self._interval = _interval_of(self.transform)
+        self._constant = _constant_of(dist)
+        self._dtype = dtype
+
+    @property
+    def reach(self) -> float | None:
+        """Size of coordinates up to which rounding leaves all values inside the support.
+
+        None where that is not known.
+        """
+        limits = torch.finfo(self._dtype)
+        largest = -math.log(limits.tiny)
+        if type(self.transform) is ExpTransform:
+            return largest
+        if isinstance(self.transform, _StickBreaking):
+            sticks = max(1, self.dist.event_shape.numel() - 1)  # no share is below their product
+            return (largest - math.log(sticks)) / sticks - math.log(2)
+        if self._interval is not None:
+            low, width = (torch.as_tensor(x).double() for x in self._interval)
+            size = float((torch.maximum(low.abs(), (low + width).abs()) / width).max())
+            return -math.log(8 * limits.eps * (1 + size))
+        return math.inf if _scalar(self.support) is constraints.real else None
+
+    def value(self, u: Tensor) -> tuple[Tensor, None]:
+        """The value."""
+        if self._interval is None:
+            return self.transform(u), None
+        low, width = self._interval
+        return low + width * u.sigmoid(), None
+
+    def with_density(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The value, and by batch entry the log density with the log-Jacobian inside.
+
+        Those of some distributions that are met often take half of torch's operations.
+        """
+        dist, constant = self.dist, self._constant
+        if constant is None:
+            y, slope = with_slope(self.transform, u)
+            return y, dist.log_prob(y) + slope
+        if isinstance(dist, Normal):
+            return u, constant - 0.5 * ((u - dist.loc) / dist.scale).square()
+        if isinstance(dist, Gamma):
+            y = u.exp()
+            return y, constant + dist.concentration * u - dist.rate * y
+        if isinstance(dist, Dirichlet):  # the Jacobian is the product of all entries
+            log_y = self.transform.log_value(u)  # type: ignore[attr-defined]
+            return log_y.exp(), constant + (dist.concentration * log_y).sum(-1)
+        return self.value(u)[0], 2 * logsigmoid(u) - u
+
+    def inside(self, u: Tensor, y: Tensor) -> Tensor:
+        """Whether rounding left numbers of ``y``, of coordinates ``u``, inside an open support."""
+        support, limits = _scalar(self.support), torch.finfo(y.dtype)
+        if support is constraints.simplex:
+            return y >= limits.tiny  # false for NaN too
+        if isinstance(support, constraints.greater_than | constraints.greater_than_eq):
+            return (y > support.lower_bound) & (y < math.inf)
+        if self._ends is not None:
+            return (y > self._ends[0]) & (y < self._ends[1])
+        if support is constraints.corr_cholesky:  # torch clips its tanh
+            free = (u.abs() < math.atanh(1 - limits.eps)).all(-1)
+            return torch.isfinite(y) & free[..., None, None]
+        fine = y.abs() < math.inf
+        if support.event_dim == 0 and support is not constraints.real:
+            fine = fine & support.check(y)
+        return fine
+
+
+def _interval_of(transform: Transform) -> tuple[Any, Any] | None:
+    """Lower end and length of the interval that a sigmoid is stretched to; None of others."""
     if type(transform) is SigmoidTransform:
-        return 0.0
+        return 0.0, 1.0
     if type(transform) is not ComposeTransform or len(transform.parts) != 2:
         return None
     first, second = transform.parts
     if type(first) is not SigmoidTransform or type(second) is not AffineTransform:
         return None
-    width: Tensor | float = second.scale
-    return width.abs().log() if isinstance(width, Tensor) else math.log(abs(width))
+    return second.loc, second.scale
 
 
-def log_density_inside(dist: Distribution, value: Tensor, constant: Tensor | None) -> Tensor:
-    """Log density of values inside the support, to which batch entries may have to be expanded.
-
-    Arguments:
-        dist: The distribution.
-        value: Values.
-        constant: What :func:`constant_of` says of it: half of torch's operations.
-    """
-    if constant is None:
-        log_density: Tensor = dist.log_prob(value)
-        return log_density
-    if isinstance(dist, Normal):
-        return constant - 0.5 * ((value - dist.loc) / dist.scale).square()
-    if isinstance(dist, Gamma):
-        return constant + (dist.concentration - 1) * value.log() - dist.rate * value
-    if isinstance(dist, Dirichlet):
-        return constant + ((dist.concentration - 1) * value.log()).sum(-1)
-    return constant
-
-
-def constant_of(dist: Distribution) -> Tensor | None:
+def _constant_of(dist: Distribution) -> Tensor | None:
     """The part of a log density that is the same at all values, of some that are met often."""
     if type(dist) is Uniform:
         return -(dist.high - dist.low).log()

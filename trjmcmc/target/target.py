@@ -202,7 +202,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
 
         with unchecked():
             found = self._densities.evaluate(code, theta, surrogate, total)
-        self.account.add(evaluations=found.calls, overflows=found.forgiven.sum())
+        self.account.add(evaluations=found.calls, overflows=found.forgiven)
         return self.space.log_prior(code) + found.log_prior, found.log_likelihood
 
     def with_presence(self, bits: Tensor, items: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
@@ -218,7 +218,7 @@ class Target(NamedParameters, InWords, Remade, Counted):
         """
         (density,) = self._densities.each
         with unchecked():
-            log_prior, log_likelihood, _, calls = density.evaluate(theta, items, True)
+            log_prior, log_likelihood, calls, _ = density.evaluate(theta, items, True)
         self.account.add(evaluations=calls)
         return self.space.graded_log_prior(bits) + log_prior, log_likelihood
 

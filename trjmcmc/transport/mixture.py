@@ -12,11 +12,9 @@ from ..errors import ConfigurationError
 from ..space.base import Space
 from .base import Bijection, Choosing, Standardisable, Transport
 from .cosmic import CosmicFlow
-from .parts import Diagonals, Maps, Parts
+from .parts import ASTRAY, Diagonals, Maps, Parts
 from .reference import Extended, Reference
 from .standard import TABLE
-
-ASTRAY = 0.01  # largest error of pull after push, relative to 1 + |z|
 
 COMPONENTS = 4  # maps in the default mixture: as good as 8, better than 1 on several modes
 
@@ -79,30 +77,39 @@ class MixtureOfMaps(Choosing):
         table = torch.zeros(tables, k) if log_weights is None else torch.as_tensor(log_weights)
         self.log_weights = nn.Parameter(table.expand(tables, k).clone())
 
+    def _of(self, table: Tensor, code: Tensor) -> Tensor:
+        """Rows of a table (M, ...) or (1, ...) by model, (C, ...)."""
+        if len(table) == 1:
+            return table.expand(len(code), *table.shape[1:])
+        return table.index_select(0, self.space.index(code))
+
     def _weights(self, code: Tensor) -> Tensor:
         """Log weights of the components, shape (C, K)."""
-        if len(self.log_weights) == 1:
-            return self.log_weights.log_softmax(-1).expand(len(code), -1)
-        return self.log_weights.log_softmax(-1).index_select(0, self.space.index(code))
+        return self._of(self.log_weights.log_softmax(-1), code)
 
-    def _choice(self, z: Tensor, log_w: Tensor) -> Tensor:
+    def _edges(self) -> Tensor:
+        """Upper ends of the intervals of the components, (M, K), in float64; the last is 1."""
+        edges = self.log_weights.detach().log_softmax(-1).double().exp().cumsum(-1)
+        return edges / edges[:, -1:]
+
+    def _choice(self, z: Tensor, code: Tensor) -> Tensor:
         """The component that each reference point stands for, shape (C,)."""
-        return (torch.special.ndtr(z[:, -1:].double()) > _edges(log_w)[:, :-1]).sum(-1)
+        edges = self._of(self._edges()[:, :-1], code)
+        return (torch.special.ndtr(z.detach()[:, -1:].double()) > edges).sum(-1)
 
     def log_choice(self, z: Tensor, code: Tensor) -> Tensor:
-        log_w = self._weights(code)
-        return log_w.gather(1, self._choice(z, log_w)[:, None])[:, 0]
+        return self._weights(code).gather(1, self._choice(z, code)[:, None])[:, 0]
 
     def push(self, z: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        log_w = self._weights(code)
-        pick = self._choice(z.detach(), log_w.detach())
+        pick = self._choice(z, code)
         x = self.components.push(z[:, :-1], pick, code)
-        with torch.no_grad():  # rounding may hide where the point is from
-            astray = (self.components.pull(x, pick, code) - z[:, :-1]).abs()
-            lost = astray > ASTRAY * (1 + z[:, :-1].abs())
-        lost = (lost & self.space.active(code)).any(-1)
-        log_q = (self.components.log_prob(x, code) + log_w).logsumexp(-1)
-        log_q = torch.where(lost, math.inf, log_q)
+        log_q = (self.components.log_prob(x, code) + self._weights(code)).logsumexp(-1)
+        if not self.components.faithful:
+            with torch.no_grad():  # rounding may hide where the point is from
+                astray = (self.components.pull(x, pick, code) - z[:, :-1]).abs()
+                lost = astray > ASTRAY * (1 + z[:, :-1].abs())
+            lost = (lost & self.space.active(code)).any(-1)
+            log_q = torch.where(lost, math.inf, log_q)
         if self.outer is None:
             return x, log_q
         theta, ladj = self.outer.from_reference(x, code)
@@ -121,10 +128,9 @@ class MixtureOfMaps(Choosing):
         Returns:
             Shape (C, K), nats.
         """
-        log_w = self._weights(code)
-        pick = self._choice(z, log_w)
+        pick = self._choice(z, code)
         x = self.components.push(z[:, :-1], pick, code)
-        shares = (self.components.log_prob(x, code) + log_w).log_softmax(-1)
+        shares = (self.components.log_prob(x, code) + self._weights(code)).log_softmax(-1)
         each = [
             log_ratio(self.components.pull(x, torch.full_like(pick, k), code))
             for k in range(self.components.number)
@@ -138,19 +144,18 @@ class MixtureOfMaps(Choosing):
         self, theta: Tensor, code: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         x, ladj = self._inwards(theta, code)
-        log_w = self._weights(code)
-        terms = self.components.log_prob(x, code) + log_w
-        u, v = torch.rand(
-            2, *terms.shape, generator=generator, device=theta.device, dtype=theta.dtype
-        )
-        pick = (terms - torch.log(-torch.log(u))).argmax(-1)
-        edges = torch.nn.functional.pad(_edges(log_w), (1, 0))
-        low, high = (edges.gather(1, pick[:, None] + i)[:, 0] for i in (0, 1))
+        terms = self.components.log_prob(x, code) + self._weights(code)
+        log_q = terms.logsumexp(-1)
+        u = torch.rand(2, len(x), 1, generator=generator, device=x.device, dtype=torch.float64)
+        sums = (terms.double() - log_q[:, None]).exp().cumsum(-1)
+        pick = (sums <= u[0] * sums[:, -1:]).sum(-1)
+        edges = torch.nn.functional.pad(self._edges(), (1, 0))
+        low, high = (self._of(edges[:, i:][:, : terms.shape[1]], code) for i in (0, 1))
+        low, high = (ends.gather(1, pick[:, None]) for ends in (low, high))
         tiny = torch.finfo(edges.dtype).eps
-        place = (high - (high - low) * v[:, 0]).clamp(tiny, 1 - tiny)
-        chooser = torch.special.ndtri(place).to(theta.dtype)[:, None]
+        place = (high - (high - low) * u[1]).clamp(tiny, 1 - tiny)
         z = self.components.pull(x, pick, code)
-        return torch.cat([z, chooser], -1), terms.logsumexp(-1) + ladj
+        return torch.cat([z, torch.special.ndtri(place).to(z)], -1), log_q + ladj
 
     def log_prob(self, theta: Tensor, code: Tensor) -> Tensor:
         x, ladj = self._inwards(theta, code)
@@ -192,9 +197,3 @@ def mixture_flow(
     if components == 1 or not space.n_slots:
         return flow
     return MixtureOfMaps(Diagonals(space, flow.reference, components, seed), flow)
-
-
-def _edges(log_w: Tensor) -> Tensor:
-    """Upper ends of the intervals of the components, (C, K), in float64; the last is 1."""
-    edges = log_w.double().exp().cumsum(-1)
-    return edges / edges[:, -1:]

@@ -273,8 +273,8 @@ def _maximised(
 class _Products:
     """Quadratic forms of draws, and sums of their products, for k components at once.
 
-    Where components are many all products of two coordinates are kept, so that either is one
-    matrix product; else those of draws and components.
+    Where components are many all products of two coordinates are kept, each once, so that either
+    is one matrix product; else those of draws and components.
 
     Arguments:
         x: Draws, shape (n, d).
@@ -284,20 +284,24 @@ class _Products:
     def __init__(self, x: Tensor, k: int) -> None:
         self.x = x
         d = x.shape[1]
-        self.squares = (x[:, :, None] * x[:, None]).flatten(1) if d <= k else None
+        self.row, self.column = torch.triu_indices(d, d, device=x.device)
+        self.pairs = x[:, self.row] * x[:, self.column] if d <= k else None
 
     def sums(self, share: Tensor) -> Tensor:
         """Sum over draws of share x x', (n, k) -> (k, d, d)."""
-        if self.squares is None:
+        if self.pairs is None:
             return (share.T[..., None] * self.x).mT @ self.x
-        d = self.x.shape[1]
-        return (share.T @ self.squares).view(-1, d, d)
+        k, d = share.shape[1], self.x.shape[1]
+        found = self.x.new_empty(k, d, d)
+        found[:, self.row, self.column] = found[:, self.column, self.row] = share.T @ self.pairs
+        return found
 
     def forms(self, matrix: Tensor) -> Tensor:
-        """x' M x of each draw for each matrix, (k, d, d) -> (n, k)."""
-        if self.squares is None:
+        """x' M x of each draw for each symmetric matrix, (k, d, d) -> (n, k)."""
+        if self.pairs is None:
             return ((self.x @ matrix) * self.x).sum(-1).T
-        return self.squares @ matrix.flatten(1).T
+        twice = 2.0 - (self.row == self.column).to(matrix)
+        return self.pairs @ (twice * matrix[:, self.row, self.column]).T
 
 
 def _k_means(x: Tensor, k: int, generator: torch.Generator) -> Tensor:

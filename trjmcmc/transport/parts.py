@@ -16,6 +16,8 @@ from ..space.base import Space, check_enumerable
 from .base import Bijection, Standardisable
 from .reference import Gaussian, Reference
 
+ASTRAY = 0.01  # largest error of pull after push, relative to 1 + |z|
+
 SMALL = 40  # dimensions up to which a matrix a row may be copied: as fast as sorting by matrix
 
 Way = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # of a bijection, either
@@ -27,6 +29,11 @@ class Parts(nn.Module, ABC):
     def __init__(self, space: Space, reference: Reference, number: int) -> None:
         super().__init__()
         self.space, self.reference, self.number = space, reference, number
+
+    @property
+    def faithful(self) -> bool:
+        """Whether no rounding hides where a pushed point is from."""
+        return False
 
     @abstractmethod
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
@@ -104,8 +111,6 @@ class Gaussians(Parts):
         tril = tril + torch.diag_embed((~on).to(tril.dtype).expand(loc.shape))
         eye = torch.eye(loc.shape[2], dtype=tril.dtype, device=tril.device).expand_as(tril)
         self.register_buffer("on", on[:, 0])
-        slots = torch.arange(1, on.shape[-1] + 1, device=on.device)
-        self._ends = (slots * on[:, 0]).amax(-1).tolist() if len(slots) else [0] * len(on)
         self.register_buffer("loc", torch.where(on, loc, 0.0))
         self.register_buffer("tril", tril)
         self.register_buffer("inverse", torch.linalg.solve_triangular(tril, eye, upper=False))
@@ -114,22 +119,52 @@ class Gaussians(Parts):
             "log_norm", log_det + 0.5 * math.log(2 * math.pi) * on.sum(-1, dtype=tril.dtype)
         )
 
+        self._made_of: tuple[Tensor, int, int] | None = None
+
+    def _whiten(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All normals of each model by one product, in float64, where differences keep digits.
+
+        Returns:
+            Origins, shape (M, D), matrices, (M, D, K D), and what is added, (M, K D).
+        """
+        loc, tril, known = self.loc, self.tril, self._made_of
+        now = loc, loc._version, tril._version
+        if known is None or known[0] is not loc or known[1:] != now[1:]:
+            inverse = torch.linalg.inv(tril.double())
+            far = loc.abs().amax(-1) + tril.norm(dim=(-2, -1))
+            lost = loc.shape[2] * inverse.norm(dim=(-2, -1)) * far  # digits, of a point once around
+            self._condition = 4 * float(lost.max()) if lost.numel() else 0.0
+            on = self.on[:, None]
+            inverse = inverse * (on[..., None] & on[..., None, :])
+            origin = loc[:, 0].double()
+            shift = -(inverse @ (loc.double() - origin[:, None])[..., None])
+            flat = inverse.permute(0, 3, 1, 2).flatten(2)
+            self._made_of, self._tables = now, (origin, flat, shift.flatten(1))
+        return self._tables
+
+    @property
+    def faithful(self) -> bool:
+        if not on_host(self.loc):
+            return False
+        self._whiten()
+        return self._condition * torch.finfo(self.loc.dtype).eps < ASTRAY
+
     def log_prob(self, x: Tensor, code: Tensor) -> Tensor:
         index = self.space.index(code)
         x = torch.where(self.on.index_select(0, index), x, 0.0)
         if on_host(x):  # a model at a time: no matrix is copied
-            functions = [partial(self._squares, m) for m in range(len(self.on))]
+            each = zip(*self._whiten(), strict=True)
+            functions = [partial(self._squares, *tables) for tables in each]
             (squares,) = apply_by_group(index, functions, x, torch.zeros_like(self.loc[:, 0]))
         else:
             gap = x[:, None] - self.loc[index]
             squares = (self.inverse[index] @ gap[..., None])[..., 0].square().sum(-1)
         return -0.5 * squares - self.log_norm.index_select(0, index)
 
-    def _squares(self, m: int, x: Tensor) -> tuple[Tensor]:
-        """Squared length under each map of a model, spare slots zero, (n, D) -> (n, K)."""
-        some = slice(self._ends[m])
-        z = (x[:, some] - self.loc[m][:, None, some]) @ self.inverse[m][:, some, some].mT
-        return (z.square().sum(-1).T,)
+    def _squares(self, origin: Tensor, whiten: Tensor, shift: Tensor, x: Tensor) -> tuple[Tensor]:
+        """Squared length under each map of a model, (n, D) -> (n, K)."""
+        z = torch.addmm(shift, x.double() - origin, whiten)
+        return (z.square().view(len(x), self.number, -1).sum(-1).to(x.dtype),)
 
     def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         which = self._which(pick, code)

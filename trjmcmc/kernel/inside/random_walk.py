@@ -64,10 +64,9 @@ class RandomWalk(Kernel):
 
     def step(self, state: State, generator: torch.Generator) -> tuple[State, list[Info]]:
         state, x, log_density = self.frame.here(state, generator)
-        active = self.frame.active(state.code)
-        move = torch.where(active, self.steps.draw(x, generator), 0.0)
-        to, log_around = self.around(x, move)
-        proposed, there = self.frame.there(state, torch.where(active, to, 0.0))
+        step = torch.where(self.frame.active(state.code), self.steps.draw(x, generator), 0.0)
+        to, log_around = self.around(x, step)
+        proposed, there = self.frame.there(state, to)
         log_ratio = there - log_density + log_around
         after, info = accept(self.name, state, proposed, log_ratio, generator)
         return after, info
