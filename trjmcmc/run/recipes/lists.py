@@ -29,9 +29,6 @@ from .lost import A_CLIMB, is_of, lost_parts, with_part
 
 LEAST_PARTICLES = 16  # of a population
 
-ALONE = 4  # times the particles of one model alone; else 3 of 30 runs on a spike beside a slab, ten
-# coordinates, lost the spike in silence, half of the posterior
-
 DIFFERENCE, MATTERS = 1.0, 0.01  # nats (standard deviation); probability of a model that could
 
 LEAST_MOVES = 4  # of a particle at each power
@@ -141,8 +138,7 @@ class Lists(Recipe):
         target, plan, g = self.target, self.plan, self.generator
         codes, groups = self.codes, plan.groups
         models = len(codes)
-        most = min(plan.most_particles, plan.particles // (groups * models))
-        most = max(LEAST_PARTICLES, ALONE * most if models == 1 else most)
+        most = max(LEAST_PARTICLES, min(plan.most_particles, plan.particles // (groups * models)))
         each = max(LEAST_PARTICLES, int(self.share**0.5 * most))
         run, log_mass = self._populations(each)
         while each < most and differ(log_mass):
