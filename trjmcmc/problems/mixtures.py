@@ -296,8 +296,8 @@ def normal_mixture(
         log_mass = log_evidence + space.log_prior(space.enumerate()).double().numpy()
         p = np.exp(log_mass - logsumexp(log_mass))
         names = space.label(space.enumerate())
-        found = (dict(zip(names, x.tolist(), strict=True)) for x in (p, log_evidence))
-        truth = Truth(*found, "sum over all assignments")
+        shares, evidences = (dict(zip(names, x.tolist(), strict=True)) for x in (p, log_evidence))
+        truth = Truth(shares, evidences, "sum over all assignments")
     return MixtureTarget(
         space,
         {
