@@ -71,8 +71,9 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
     options = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
     rows = {}
     for name in options.problems:
         runs = pd.DataFrame([run(name, seed) for seed in range(options.seeds)])

@@ -50,6 +50,7 @@ class MixtureTarget(Target):
         y: The data, shape (n, ...).
         means_true: Means that the data were simulated with, if they were, shape (k, ...).
         dtype: Precision.
+        truth: Known answers.
     """
 
     def __init__(
@@ -58,8 +59,9 @@ class MixtureTarget(Target):
         y: Tensor,
         means_true: Tensor | None = None,
         dtype: torch.dtype | None = None,
+        truth: Truth | None = None,
     ) -> None:
-        super().__init__(*model, dtype=dtype)
+        super().__init__(*model, dtype=dtype, truth=truth)
         self.y, self.means_true = y, means_true
 
 
@@ -287,8 +289,17 @@ def normal_mixture(
     normal = Independent(Normal(torch.zeros(dim), 1.0), 1)
     lower = Independent(Normal(torch.zeros(len(rows[0])), 1.0), 1)
     below = {"below": lower} if dim > 1 else {}
-    target = MixtureTarget(
-        Counts(most, 1, of=("mass", "diagonal", *below, "centre"), prior=Poisson(mean)),
+    space = Counts(most, 1, of=("mass", "diagonal", *below, "centre"), prior=Poisson(mean))
+    truth = None
+    if len(values) <= EXACT:
+        log_evidence = _of_assignments(values, most)
+        log_mass = log_evidence + space.log_prior(space.enumerate()).double().numpy()
+        p = np.exp(log_mass - logsumexp(log_mass))
+        names = space.label(space.enumerate())
+        shares, evidences = (dict(zip(names, x.tolist(), strict=True)) for x in (p, log_evidence))
+        truth = Truth(shares, evidences, "sum over all assignments")
+    return MixtureTarget(
+        space,
         {
             "mass": Exponential(1.0),
             "diagonal": Independent(Chi2(freedom), 1),
@@ -297,15 +308,8 @@ def normal_mixture(
         },
         Additive(contribution, _of_weighted(0.5 * dim * math.log(2 * math.pi * SPREAD))),  # type: ignore[arg-type]
         y=torch.tensor(values),
+        truth=truth,
     )
-    if len(values) <= EXACT:
-        log_evidence = _of_assignments(values, most)
-        log_prior = target.space.log_prior(target.space.enumerate()).double().numpy()
-        p = np.exp(log_evidence + log_prior - logsumexp(log_evidence + log_prior))
-        names = target.space.label(target.space.enumerate())
-        found = (dict(zip(names, x.tolist(), strict=True)) for x in (p, log_evidence))
-        target.truth = Truth(*found, "sum over all assignments")
-    return target
 
 
 def _of_assignments(y: np.ndarray, most: int) -> np.ndarray:

@@ -117,7 +117,8 @@ class ComponentWalk(Kernel):
         return torch.where(pick, alike, step)
 
     def adapted_to(self, infos: list[Info], generator: torch.Generator) -> Kernel:
-        info, found = infos[-1], copy.copy(self)
+        info = infos[-1]
+        found = copy.copy(self)
         found._steps = self._steps + self.times
         if any(due(n + 1, FIRST_FIT) for n in range(self._steps, found._steps)):
             rows, items = self.components.items(info.code).nonzero(as_tuple=True)
