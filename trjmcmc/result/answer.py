@@ -180,7 +180,7 @@ def variational(
         weights=weights,
     )
     assert answer.sample is not None
-    lost = []
+    lost: list[tuple[str, float]] = []
     if learnt and models is not None:  # a map that fits a wrong count well says so by its weights
         lost = lacking(target, transport, models["log_evidence"], generator)
     found = [
@@ -271,7 +271,7 @@ def _with_longer_tails(
     target: Target,
     transport: Transport,
     generator: torch.Generator,
-    far: int,
+    most: int,
 ) -> tuple[pd.DataFrame, list[Doubt]]:
     """The table of models, with evidences by draws of longer tails.
 
@@ -283,7 +283,7 @@ def _with_longer_tails(
     """
     space, table = target.space, table.copy()
     doubts = list[Doubt]()
-    n = max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // len(codes))
+    n = max(FEWEST_OF_A_MODEL, min(most, FAR_DRAWS) // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None:
