@@ -28,7 +28,7 @@ PATHS = 8  # climbs of a model
 
 HOPELESS, GIVEN_UP = 30.0, 4  # nats below the best count, and such counts in a row, that end it
 
-UNLIKELY = 15.0  # nats below the best bound from which a count of like components does not matter
+UNLIKELY = 8.0  # nats below the best bound from which a count of like components does not matter
 
 BIRTHS, TRIED_BIRTHS = 4, 64  # of them that begin with a newborn component, and newborns for each
 
