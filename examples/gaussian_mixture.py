@@ -46,8 +46,8 @@ def variational(target: trj.Target, folder: Path) -> None:
     answer = trj.variational(target, seed=1)
     print(answer)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
-    q = answer.probabilities[answer.probabilities > 0.001]
-    left.bar(q.index, q)
+    q = answer.models["probability"]
+    left.bar(q.index.astype(int), q)
     left.set(xlabel="components k", ylabel="q(k)", ylim=(0, 1.05))
     low, high = target.y.min(0).values - 1, target.y.max(0).values + 1
     x, y = (torch.linspace(float(a), float(b), 90).double() for a, b in zip(low, high, strict=True))

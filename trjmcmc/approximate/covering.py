@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import torch
 
@@ -17,6 +18,18 @@ from ..transport.base import Transport
 from ..transport.whitened import Whitened
 from .policy import ApproximationPolicy
 from .population import PopulationMonteCarlo
+
+
+class Near(NamedTuple):
+    """How near a map is to the posteriors of some models, by the weights of its own draws.
+
+    Attributes:
+        share: Least effective share of the weights.
+        gap: Nats from bound to evidence, at most.
+    """
+
+    share: float
+    gap: float
 
 
 def nearly_exact(

@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,10 +31,8 @@ from ..pilot.screening import draws_within, search_modes
 from ..pilot.survey import PilotRuns
 from ..target.target import Target
 from ..transport.base import Transport
-from ..transport.labelled_components import LabelledComponents
-from ..transport.mixture import MixtureOfMaps
 from ..transport.whitened import Whitened
-from .covering import cover, nearly_exact
+from .covering import Near, cover, nearly_exact
 from .families import FOUND, RECOMMENDED, Family, Start, map_of, name_of
 from .fixed_draws import climbed
 from .flow_over import flow_over
@@ -55,23 +53,8 @@ OF_A_CLIMB = 18  # evaluations of a draw of a whole search, about
 
 FEWEST_SEARCHED = 50  # draws of a model from which climbs are worth their while
 
-CLIMBED, FEWEST_FIXED = 40, 50  # evaluations of each fixed draw, about, and the fewest of those
-
-TRIED, FEWEST_TRIED = 4000, 400  # draws of a model that tell the effective share of its weights
-
-TRIED_SHARE = 0.05  # of the evaluations that they take, all models together
-
-
-class Near(NamedTuple):
-    """How near a map is to the posteriors of some models, by the weights of its own draws.
-
-    Attributes:
-        share: Least effective share of the weights.
-        gap: Nats from bound to evidence, at most.
-    """
-
-    share: float
-    gap: float
+TRIED, TRIED_SHARE = 4000, 0.05  # draws of a model that tell the effective share of its weights,
+# and the share of the evaluations that all models together take for these
 
 
 @dataclass(eq=False, repr=False)
@@ -130,8 +113,7 @@ class FamilyFit:
         self.codes = self.target.space.enumerate()
         self.active = self.target.space.active(self.codes)
         self.climbs = ClimbsByModel(self.target, self.codes, self.generator)
-        share = int(min(TRIED_SHARE * self.most / len(self.codes), TRIED))
-        self._tried = max(FEWEST_TRIED, share)
+        self._tried = max(400, int(min(TRIED_SHARE * self.most / len(self.codes), TRIED)))
         self._spent_before = self.target.account.evaluations
 
     def run(self) -> Transport:
@@ -345,12 +327,7 @@ class FamilyFit:
         flow = map_of("coupling" if self.target.dim > 1 else "spline", self._blank(), {})
         assert isinstance(flow, Whitened)
         self.name = f"{self.name} under a flow"
-        if isinstance(normals, LabelledComponents):
-            assert isinstance(normals.base, MixtureOfMaps)
-            made: Transport = normals.around(flow_over(normals.base, flow.flow, self.active))
-        else:
-            assert isinstance(normals, MixtureOfMaps)
-            made = flow_over(normals, flow.flow, self.active)
+        made = flow_over(normals, flow.flow, self.active)
         return made.to(self.target.device, self.target.dtype)
 
     # ---- training -----------------------------------------------------------------------------
@@ -388,17 +365,14 @@ class FamilyFit:
             return None
         assert isinstance(self.family, str)
         p, other = self.policy, map_of(self.family, self._blank(), self.options)
-        each = self.left / (2 * len(self.codes))  # of a climb, and model
-        draws = int(min(p.fixed_draws, each / CLIMBED)) // 2 * 2
-        if draws < FEWEST_FIXED:
-            return None
         return climbed(
             self.target,
             [made, other],
             self.codes,
             self.generator,
-            draws=draws,
-            steps=int(min(p.climb_steps, each / draws)),
+            draws=p.fixed_draws,
+            steps=p.climb_steps,
+            most=self.left,
         )
 
     def _check_without_gradients(self, family: str) -> None:

@@ -15,6 +15,8 @@ from ..transport.reference import Reference
 
 HISTORY = 20  # steps that a climb remembers
 
+CLIMBED, FEWEST = 40, 50  # evaluations of each draw in a climb, about, and the fewest draws
+
 SETTLED = 1e-7  # nats of the bound, or of its slope, that end a climb
 
 
@@ -26,6 +28,7 @@ def climbed(
     *,
     draws: int,
     steps: int,
+    most: float = math.inf,
 ) -> Transport | None:
     """The map of the highest evidence lower bound, after each has climbed it; None if none has one.
 
@@ -41,10 +44,16 @@ def climbed(
         generator: Source of randomness.
         draws: Fixed draws of each model.
         steps: Of each climb, at most.
+        most: Evaluations of all climbs, about; too few for any and there is no map.
 
     Source:
         Giordano, Ingram & Broderick (2024), https://www.jmlr.org/papers/v25/23-1015.html
     """
+    each = most / (len(maps) * len(codes))
+    draws = int(min(draws, each / CLIMBED)) // 2 * 2
+    if draws < FEWEST:
+        return None
+    steps = int(min(steps, each / draws))
     code = codes.repeat_interleave(draws, 0)
     best, lowest = None, math.inf
     for transport in maps:

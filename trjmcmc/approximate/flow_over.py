@@ -6,19 +6,23 @@ import torch
 from torch import Tensor
 
 from ..transport.base import Bijection, Transport
+from ..transport.labelled_components import LabelledComponents
 from ..transport.mixture import MixtureOfMaps
 from ..transport.parts import Gaussians
 from ..transport.whitened import Whitened
 
 
-def flow_over(normals: MixtureOfMaps, flow: Bijection, active: Tensor) -> Transport:
+def flow_over(normals: Transport, flow: Bijection, active: Tensor) -> Transport:
     """Normals in coordinates in which each model has unit covariance, and a flow over them.
 
     Arguments:
-        normals: Of each model; their weights stay as they are.
+        normals: Of each model, a mixture, or one of like components in their places; weights stay.
         flow: One that is the identity so far.
         active: Coordinates that each model uses, shape (M, D), bool.
     """
+    if isinstance(normals, LabelledComponents):
+        return normals.around(flow_over(normals.base, flow, active))
+    assert isinstance(normals, MixtureOfMaps)
     parts, log_weights = normals.components, normals.log_weights.detach()
     assert isinstance(parts, Gaussians)
     if parts.number == 1:

@@ -13,6 +13,7 @@ import torch
 
 from .. import clock
 from ..doubts.of_answers import of_no_audit
+from ..doubts.of_search import of_climbs
 from ..errors import ConfigurationError, TargetError
 from ..fit.climbs_by_model import ClimbsByModel, grown
 from ..fit.reverse import GRADIENTS
@@ -210,7 +211,7 @@ def _of_few(recipe: FamilyFit, n: int, far: int) -> Variational:
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
     found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
     missed = recipe.climbs.missed(transport, found) if recipe.climbs.made else []
-    more = [*missed, *recipe.doubts]
+    more = [*(of_climbs(*lost) for lost in missed), *recipe.doubts]
     if report is None and target.dim and recipe.audits:
         more.append(of_no_audit(recipe.pilot_said))
     return audited(answer, report, more)
@@ -224,7 +225,8 @@ def _of_counts(climbs: ClimbsByModel, n: int) -> Variational:
     assert answer.models is not None
     log_prior = target.space.log_prior(listed).double()
     found = torch.tensor(answer.models["log_evidence"].to_numpy()) + log_prior.cpu()
-    more = [*climbs.missed(transport, found.tolist()), of_no_audit("there are too many counts")]
+    more = [of_climbs(*lost) for lost in climbs.missed(transport, found.tolist())]
+    more.append(of_no_audit("there are too many counts"))
     return audited(answer, None, more)
 
 

@@ -9,8 +9,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ..doubts.doubt import Doubt
-from ..doubts.of_search import of_climbs
 from ..errors import TRJError
 from ..pilot.parts import Part
 from ..pilot.report import LOST_NATS
@@ -30,7 +28,7 @@ PATHS = 8  # climbs of a model
 
 HOPELESS, GIVEN_UP = 30.0, 4  # nats below the best count, and such counts in a row, that end it
 
-UNLIKELY = 15.0  # nats below the best bound from which a count of like components does not matter
+UNLIKELY = 8.0  # nats below the best bound from which a count of like components does not matter
 
 BIRTHS, TRIED_BIRTHS = 4, 64  # of them that begin with a newborn component, and newborns for each
 
@@ -188,12 +186,15 @@ class ClimbsByModel:
         d = self.target.dim
         return float(z.square().sum()) < d + APART * math.sqrt(2 * d)
 
-    def missed(self, transport: Transport, log_evidence: list[float]) -> list[Doubt]:
+    def missed(self, transport: Transport, log_evidence: list[float]) -> list[tuple[str, float]]:
         """Parts of posteriors that climbs have found and a map lacks.
 
         Arguments:
             transport: The map.
             log_evidence: Of each model, p(model) included, nats, by importance sampling.
+
+        Returns:
+            Models, and how heavy what was found is at least, beside what the map has.
         """
         found = []
         total = float(torch.tensor(log_evidence).nan_to_num(-math.inf).logsumexp(0))
@@ -211,7 +212,7 @@ class ClimbsByModel:
             lost = (short > LOST_NATS) & (mass > math.log(LIGHT)) & of_note
             if bool(lost.any()):
                 (label,) = self.target.space.label(self.codes[m : m + 1])
-                found.append(of_climbs(label, float(mass[lost].max().exp())))
+                found.append((label, float(mass[lost].max().exp())))
         return found
 
 
@@ -229,3 +230,21 @@ def grown(target: Target, generator: torch.Generator) -> ClimbsByModel | None:
     if climbs.like is None or any(found is None for found in climbs.found):
         return None
     return climbs
+
+
+def lacking(
+    target: Target, transport: Transport, log_evidence: Sequence[float], generator: torch.Generator
+) -> list[tuple[str, float]]:
+    """What climbs of each count of like components find that a map lacks; nothing of other models.
+
+    A map that has settled on a wrong count fits it well, and all its weights say so.
+
+    Arguments:
+        log_evidence: Of each model by the map, p(model) not included, nats.
+    """
+    climbs = ClimbsByModel(target, target.space.enumerate(), generator)
+    if climbs.like is None or not target.differentiable:
+        return []
+    log_prior = target.space.log_prior(climbs.codes).tolist()
+    pairs = zip(log_evidence, log_prior, strict=True)
+    return climbs.missed(transport, [z + prior for z, prior in pairs])

@@ -22,7 +22,7 @@ from ..doubts.of_answers import (
     of_spread,
     of_weights,
 )
-from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_neighbours
+from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_climbs, of_neighbours
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
@@ -35,6 +35,7 @@ from ..estimate.importance import (
     smoothed,
 )
 from ..estimate.reach import far_draws
+from ..fit.climbs_by_model import lacking
 from ..pilot.report import AuditReport
 from ..space.base import Space
 from ..space.codes import distinct
@@ -120,7 +121,8 @@ def variational(
     import pandas as pd
 
     space = target.space
-    kind = type(weights).__name__ if weights is not None else ""
+    learnt = weights is not None
+    kind = type(weights).__name__ if learnt else ""
     models = None
     codes = space.enumerate() if listed is None and space.few and space.several else listed
     if weights is None:
@@ -178,7 +180,11 @@ def variational(
         weights=weights,
     )
     assert answer.sample is not None
+    lost: list[tuple[str, float]] = []
+    if learnt and models is not None:  # a map that fits a wrong count well says so by its weights
+        lost = lacking(target, transport, models["log_evidence"], generator)
     found = [
+        *(of_climbs(*row) for row in lost),
         *_doubts(answer, space, weighed, codes),
         *out_there,
         *of_moments(_by_model(answer.sample)),
@@ -265,7 +271,7 @@ def _with_longer_tails(
     target: Target,
     transport: Transport,
     generator: torch.Generator,
-    far: int,
+    most: int,
 ) -> tuple[pd.DataFrame, list[Doubt]]:
     """The table of models, with evidences by draws of longer tails.
 
@@ -277,7 +283,7 @@ def _with_longer_tails(
     """
     space, table = target.space, table.copy()
     doubts = list[Doubt]()
-    n = max(FEWEST_OF_A_MODEL, min(far, FAR_DRAWS) // len(codes))
+    n = max(FEWEST_OF_A_MODEL, min(most, FAR_DRAWS) // len(codes))
     for code, (label, row) in zip(codes, table.copy().iterrows(), strict=True):
         draws = far_draws(target, transport, code, n, generator)
         if draws is None:

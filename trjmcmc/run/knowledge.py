@@ -15,7 +15,6 @@ from .. import clock
 from ..draws import Draws
 from ..errors import CheckpointError, ConfigurationError, TRJError
 from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, rounded
-from ..fit.climbs_by_model import ClimbsByModel
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
@@ -214,28 +213,11 @@ class Knowledge:
             return None
         state = fingerprint(self.transport)
         if self._answer is None or self._answer[0] != state:
-            answer = variational(self.target, weights, self.transport, self.generator)
-            self._answer = state, self._beside_climbs(answer)
+            self._answer = state, variational(self.target, weights, self.transport, self.generator)
         known = self._answer[1], self.audit_report
         if self._told is None or any(a is not b for a, b in zip(self._told[0], known, strict=True)):
             self._told = known, audited(*known)
         return self._told[1]
-
-    def _beside_climbs(self, answer: Variational) -> Variational:
-        """An answer of a learnt q(m) over few counts, with what climbs of each find that it lacks.
-
-        A map that has settled on a wrong count fits it well, and says so by all of its weights.
-        """
-        target = self.target
-        if self.fitted.weights is None or answer.models is None or not target.differentiable:
-            return answer
-        climbs = ClimbsByModel(target, target.space.enumerate(), self.generator)
-        if climbs.like is None or self.fitted.audit is not None:
-            return answer
-        log_prior = target.space.log_prior(climbs.codes).tolist()
-        found = zip(answer.models["log_evidence"], log_prior, strict=True)
-        more = climbs.missed(self.transport, [z + prior for z, prior in found])
-        return replace(answer, doubts=(*more, *answer.doubts))
 
     def variational_answer(self, draws: Draws) -> Variational | None:
         """The answer of the fit alone beside a run's draws, where it learnt q(m) or was asked."""
