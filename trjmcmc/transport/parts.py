@@ -131,7 +131,7 @@ class Gaussians(Parts):
         now = loc, loc._version, tril._version
         if known is None or known[0] is not loc or known[1:] != now[1:]:
             inverse = torch.linalg.inv(tril.double())
-            far = loc.abs().amax(-1) + tril.norm(dim=(-2, -1))
+            far = loc.norm(dim=-1) + tril.norm(dim=(-2, -1))
             lost = loc.shape[2] * inverse.norm(dim=(-2, -1)) * far  # digits, of a point once around
             self._condition = 4 * float(lost.max()) if lost.numel() else 0.0
             on = self.on[:, None]
@@ -164,7 +164,7 @@ class Gaussians(Parts):
     def _squares(self, origin: Tensor, whiten: Tensor, shift: Tensor, x: Tensor) -> tuple[Tensor]:
         """Squared length under each map of a model, (n, D) -> (n, K)."""
         z = torch.addmm(shift, x.double() - origin, whiten)
-        return (z.square().view(len(x), self.number, -1).sum(-1).to(x.dtype),)
+        return (z.square().view(len(x), self.number, x.shape[1]).sum(-1).to(x.dtype),)
 
     def pull(self, x: Tensor, pick: Tensor, code: Tensor) -> Tensor:
         which = self._which(pick, code)
