@@ -47,7 +47,8 @@ def result():
         draws=100,
         best_step=150,
     )
-    sampler._known.trainer.keep(dataclasses.replace(sampler._known.fitted, trace=trace))
+    fitted = dataclasses.replace(sampler._known.fitted, trace=trace, seconds={"fit": 1.0})
+    sampler._known.trainer.keep(fitted)
     with warnings.catch_warnings():  # four errors of a drift are met by chance, seldom
         warnings.simplefilter("ignore", trj.errors.TRJWarning)
         return sampler.run(200, chains=48, progress=False)
