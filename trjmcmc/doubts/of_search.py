@@ -19,8 +19,8 @@ from .of_chains import Judged
 if TYPE_CHECKING:
     import pandas as pd
 
-WIDE, FEW = 0.005, 0.05  # share of climbs that lead to modes, from which tables name it, and
-# warnings do: of runs of few calls a tenth have lost such a mode
+WIDE, FEW = 0.005, 0.015  # share of climbs that lead to modes, from which tables name it, and
+# warnings do: of mixtures from few calls a tenth have lost such a mode
 
 LIMIT_PROBABILITY = 0.05  # p(k = max) from which counts may have run into their limit
 

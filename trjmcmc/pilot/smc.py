@@ -19,7 +19,7 @@ BAR = "{l_bar}{bar}| temperature {n:.3f}, {elapsed}"
 
 KEPT = 0.5  # share of the points that stay effective when the temperature changes
 
-BISECTIONS = 20  # of the log of a step of the temperature: to two in ten thousand
+BISECTIONS = 40  # of the log of a step of the temperature
 
 LOG_SMALLEST_STEP = -200.0  # where that bisection begins
 
