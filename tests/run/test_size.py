@@ -58,7 +58,7 @@ def lines_of(path):
 @pytest.mark.parametrize(
     ("target", "functions", "files"),
     [
-        (trj.problems.sinh_arcsinh, 683, 87),
+        (trj.problems.sinh_arcsinh, 687, 87),
         (lambda: graphs.target(graphs.bge(torch.eye(5).repeat(12, 1))), 367, 59),
     ],
     ids=["list", "graphs"],
