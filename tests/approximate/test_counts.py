@@ -38,6 +38,7 @@ def test_a_count_that_q_has_settled_on_is_doubted_and_the_right_one_is_not():
     bounds = torch.stack([found.elbo.max() for found in climbs.found])
     right = answered(climbs, transport, bounds + torch.lgamma(torch.tensor([2.0, 3.0, 4.0])))
     assert right.probabilities.idxmax() == "2" and right.ok, right.doubts
+    assert right.kind == "Settled"
     parts = transport.base.components  # one source fitted, the others where training began
     parts.loc[1:], parts.tril[1:] = 0.0, torch.eye(climbs.target.dim).to(parts.tril)
     wrong = answered(climbs, transport, torch.tensor([0.0, -40.0, -40.0]))
@@ -52,6 +53,7 @@ def test_many_counts_are_grown_as_long_as_they_gain():
     answer = trj.variational(target, seed=1, progress=False, draws=500)
     assert isinstance(answer.transport, LabelledComponents)
     assert answer.probabilities["2"] > 0.9 and answer.ok, answer.doubts
+    assert answer.kind == "their evidence bounds"
     assert 2 < len(answer.models) < 20 and answer.models["probability"].sum() == pytest.approx(1)
     few = climbs_of(most=3, seed=5)
     flow, code = few.distinct(), torch.tensor([[2]])

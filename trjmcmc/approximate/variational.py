@@ -21,6 +21,7 @@ from ..pilot.report import AuditReport
 from ..result.answer import answer_cost, audited
 from ..result.answer import variational as answered
 from ..result.variational import Variational
+from ..run.knowledge import searched
 from ..run.sampler import MakeWeights, TRJSampler
 from ..space.base import Space
 from ..target.account import Account
@@ -173,13 +174,9 @@ def variational(
             known = {name: x for name, x in settings.items() if x is not None}
             made = _of_many(target, family, models, policy, seed, options, known, progress)
             answer = answered(
-                target,
-                made.models,
-                made.transport,
-                generator,
-                n=n,
-                family=name_of(family),
+                target, made.models, made.transport, generator, n=n, family=name_of(family)
             )
+            answer = searched(answer, target, generator)
     cost = {
         "evaluations": float(account.evaluations),
         "gradients": float(account.gradients),
@@ -206,10 +203,8 @@ def _of_few(recipe: FamilyFit, n: int, far: int) -> Variational:
             table["log_evidence_se"].tolist(),
             0,
         )
-    log_prior = target.space.log_prior(recipe.codes).double().tolist()
     assert answer.models is not None
     found = answer.models.loc[target.space.label(recipe.codes), "log_evidence"].tolist()
-    found = [z + prior for z, prior in zip(found, log_prior, strict=True)]
     missed = recipe.climbs.missed(transport, found) if recipe.climbs.made else []
     more = [*(of_climbs(*lost) for lost in missed), *recipe.doubts]
     if report is None and target.dim and recipe.audits:
@@ -223,9 +218,8 @@ def _of_counts(climbs: ClimbsByModel, n: int) -> Variational:
     transport, listed = climbs.distinct(), climbs.codes[: len(climbs.found)]
     answer = answered(target, None, transport, generator, n=n, family="pathfinder", listed=listed)
     assert answer.models is not None
-    log_prior = target.space.log_prior(listed).double()
-    found = torch.tensor(answer.models["log_evidence"].to_numpy()) + log_prior.cpu()
-    more = [of_climbs(*lost) for lost in climbs.missed(transport, found.tolist())]
+    missed = climbs.missed(transport, answer.models["log_evidence"].tolist())
+    more = [of_climbs(*lost) for lost in missed]
     more.append(of_no_audit("there are too many counts"))
     return audited(answer, None, more)
 

@@ -45,7 +45,7 @@ class Mixing(NamedTuple):
 
 
 class ChainSums(NamedTuple):
-    """ChainSums of quantities and of their squares over the draws of each chain.
+    """Sums of quantities and of their squares over the draws of each chain.
 
     Attributes:
         draws: Of each chain.

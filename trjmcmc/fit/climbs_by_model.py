@@ -186,28 +186,31 @@ class ClimbsByModel:
         d = self.target.dim
         return float(z.square().sum()) < d + APART * math.sqrt(2 * d)
 
-    def missed(self, transport: Transport, log_evidence: list[float]) -> list[tuple[str, float]]:
+    def missed(
+        self, transport: Transport, log_evidence: Sequence[float]
+    ) -> list[tuple[str, float]]:
         """Parts of posteriors that climbs have found and a map lacks.
 
         Arguments:
             transport: The map.
-            log_evidence: Of each model, p(model) included, nats, by importance sampling.
+            log_evidence: Of each model with climbs, nats, by importance sampling.
 
         Returns:
             Models, and how heavy what was found is at least, beside what the map has.
         """
-        found = []
-        total = float(torch.tensor(log_evidence).nan_to_num(-math.inf).logsumexp(0))
+        found, known = [], torch.tensor([*log_evidence], dtype=torch.float64)
+        known = known + self.target.space.log_prior(self.codes[: len(known)]).double().cpu()
+        total, log_mass = float(known.nan_to_num(-math.inf).logsumexp(0)), known.tolist()
         for m, climbs in enumerate(self.found):
             if climbs is None or not bool(self.target.space.active(self.codes[m : m + 1]).any()):
                 continue
             code = self.codes[m].expand(len(climbs), -1)
             loc = climbs.loc.to(self.target.dtype)
             with torch.no_grad():
-                short = self.target.log_joint(code, loc).double() - log_evidence[m]
+                short = self.target.log_joint(code, loc).double() - log_mass[m]
                 filled = transport.with_spares(loc, code)
                 short = short - transport.log_prob(filled, code).double()
-            mass = climbs.elbo.double() - log_evidence[m]
+            mass = climbs.elbo.double() - log_mass[m]
             of_note = climbs.elbo.double() - total > math.log(LIGHT)
             lost = (short > LOST_NATS) & (mass > math.log(LIGHT)) & of_note
             if bool(lost.any()):
@@ -240,11 +243,9 @@ def lacking(
     A map that has settled on a wrong count fits it well, and all its weights say so.
 
     Arguments:
-        log_evidence: Of each model by the map, p(model) not included, nats.
+        log_evidence: Of each model by the map, nats.
     """
     climbs = ClimbsByModel(target, target.space.enumerate(), generator)
     if climbs.like is None or not target.differentiable:
         return []
-    log_prior = target.space.log_prior(climbs.codes).tolist()
-    pairs = zip(log_evidence, log_prior, strict=True)
-    return climbs.missed(transport, [z + prior for z, prior in pairs])
+    return climbs.missed(transport, log_evidence)

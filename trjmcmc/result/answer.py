@@ -22,7 +22,7 @@ from ..doubts.of_answers import (
     of_spread,
     of_weights,
 )
-from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_climbs, of_neighbours
+from ..doubts.of_search import DRAWS_OF_A_NEIGHBOUR, NEIGHBOURS, of_neighbours
 from ..errors import NonFiniteError
 from ..estimate.estimate import Estimate
 from ..estimate.importance import (
@@ -35,7 +35,6 @@ from ..estimate.importance import (
     smoothed,
 )
 from ..estimate.reach import far_draws
-from ..fit.climbs_by_model import lacking
 from ..pilot.report import AuditReport
 from ..space.base import Space
 from ..space.codes import distinct
@@ -121,17 +120,16 @@ def variational(
     import pandas as pd
 
     space = target.space
-    learnt = weights is not None
-    kind = type(weights).__name__ if learnt else ""
+    kind = type(weights).__name__ if weights is not None else ""
     models = None
     codes = space.enumerate() if listed is None and space.few and space.several else listed
     if weights is None:
         codes = space.enumerate() if codes is None else codes
         models, weights = best_weights(target, transport, codes, generator, n)
+        kind = "their evidence bounds" if space.several else ""
     elif codes is not None:
         models, _ = best_weights(target, transport, codes, generator, n)
         models["probability"] = weights.log_prob(codes).double().exp().tolist()
-        kind = "their evidence bounds" if space.several else ""
     weighed = weigh(target, weights, transport, generator, n)
     log_w = weighed.log_w
     if not bool((log_w > -math.inf).any()):
@@ -180,11 +178,7 @@ def variational(
         weights=weights,
     )
     assert answer.sample is not None
-    lost: list[tuple[str, float]] = []
-    if learnt and models is not None:  # a map that fits a wrong count well says so by its weights
-        lost = lacking(target, transport, models["log_evidence"], generator)
     found = [
-        *(of_climbs(*row) for row in lost),
         *_doubts(answer, space, weighed, codes),
         *out_there,
         *of_moments(_by_model(answer.sample)),

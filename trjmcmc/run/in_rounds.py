@@ -349,13 +349,13 @@ class InRounds:
                 before = None if self._last is None else self._last.position
                 self._last = run = next(self._looks)
                 self._broken = before is not None and run.position is before
-                words = f"standard error {float(run.error.max()):.2g}"
                 if not bar.disable:
                     now = clock.now()
-                    more = outlook(run, aims, draws, now - begun, limit.deadline - now)
-                    bar.set_postfix_str(more)
+                    words = outlook(run, aims, draws, now - begun, limit.deadline - now)
+                    bar.set_postfix_str(words)
                 bar.update()
                 if saver is not None:
+                    words = f"standard error {float(run.error.max()):.2g}"
                     saver.look(judged(run), run.draws.n_draws, words)
                 if limit.passed or (draws is None and run.steps >= self._recipe.plan.most):
                     break

@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from .. import clock
+from ..doubts.of_search import of_climbs
 from ..draws import Draws
 from ..errors import CheckpointError, ConfigurationError, TRJError
 from ..estimate.importance import MOST_DRAWS, enough_weights, log_mean_weight, rounded
+from ..fit.climbs_by_model import lacking
 from ..fit.fitted import Fitted
 from ..fit.schedule import check_schedule
 from ..fit.trace import FitTrace
@@ -213,7 +215,10 @@ class Knowledge:
             return None
         state = fingerprint(self.transport)
         if self._answer is None or self._answer[0] != state:
-            self._answer = state, variational(self.target, weights, self.transport, self.generator)
+            answer = variational(self.target, weights, self.transport, self.generator)
+            if weights is not None:
+                answer = searched(answer, self.target, self.generator)
+            self._answer = state, answer
         known = self._answer[1], self.audit_report
         if self._told is None or any(a is not b for a, b in zip(self._told[0], known, strict=True)):
             self._told = known, audited(*known)
@@ -252,6 +257,14 @@ class Knowledge:
             [e.std_error for e in found],
             fitted.mended,
         )
+
+
+def searched(answer: Variational, target: Target, generator: torch.Generator) -> Variational:
+    """An answer of a learnt q(m) with what climbs say against it, where models are few counts."""
+    if answer.models is None or answer.transport is None:
+        return answer
+    lost = lacking(target, answer.transport, answer.models["log_evidence"].tolist(), generator)
+    return audited(answer, None, [of_climbs(*row) for row in lost])
 
 
 def fingerprint(transport: Transport) -> tuple[Any, ...]:
