@@ -10,7 +10,7 @@ VERSIONS ?= 3.11 3.13 oldest
 
 WHEELS := wheels
 
-.PHONY: demo demo-quick test test-whole test-versions lint types bench wheels package docs clean
+.PHONY: demo demo-quick test test-whole test-versions lint types bench wheels package docs gallery clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/coal_mining.py
@@ -51,10 +51,14 @@ package: $(PACKAGING)
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python .ci/check_package.py dist
 
-# the site in build/site: pages of docs/, the gallery executed, the API; warnings are errors
+# the site in build/site: pages of docs/, the gallery from stored runs, the API; warnings are errors
 docs: $(SITE)
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going -c docs/site -b html . build/site
+	$(BIN)/python -m sphinx -q -W --keep-going -c docs/site -b html . build/site
 	$(BIN)/python docs/site/check.py build/site
+
+# stored runs of the gallery whose code has changed, or `make gallery PAGES=galaxies`
+gallery: $(SITE)
+	OMP_NUM_THREADS=1 $(BIN)/python docs/site/percent.py $(PAGES)
 
 # torch is installed by its exact version first: a plain `torch` would fetch gigabytes of CUDA
 $(STAMP): pyproject.toml $(EXACT)
@@ -68,7 +72,7 @@ $(LANGUAGES): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,pymc,numpyro,pyro,dask,examples,bilby]'
 	touch $(LANGUAGES)
 
-# generator of the site, and what executes the gallery
+# generator of the site, and what runs the gallery
 $(SITE): $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(EXACT) -e '.[dev,docs,examples]'
 	touch $(SITE)

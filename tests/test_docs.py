@@ -13,6 +13,7 @@ by five of their standard errors at most.
 
 import functools
 import itertools
+import json
 import math
 import operator
 import re
@@ -197,6 +198,24 @@ def test_the_gallery_shows_every_script():
     assert len(GALLERY) == 10 and all(f"(gallery/{p.name})" in text for p in GALLERY)
     for path in GALLERY:
         assert path.read_text().startswith("# %% [markdown]\n# # "), path.name
+
+
+STORED = sorted((ROOT / "docs" / "gallery" / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda path: path.stem)
+def test_stored_runs_are_of_the_scripts(path):
+    """The same code, or `make gallery` runs it anew; nothing printed is a warning or NaN."""
+    cells = json.loads(path.read_text())["cells"]
+    code = ["".join(cell["source"]).strip() for cell in cells if cell["cell_type"] == "code"]
+    script = (path.parents[1] / f"{path.stem}.py").read_text()
+    parts = re.split(r"(?m)^# %%", script)[1:]
+    assert code == [part.strip() for part in parts if not part.startswith(" [markdown]")]
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    printed = "".join("".join(output.get("text", "")) for output in outputs)
+    assert printed and not re.search(r"(?i)\bnan\b|warning", printed)
+    assert any("image/png" in output.get("data", {}) for output in outputs)
+    assert not any(output.get("name") == "stderr" for output in outputs)
 
 
 @pytest.mark.whole

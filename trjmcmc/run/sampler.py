@@ -250,7 +250,7 @@ class TRJSampler:
         executor: Any = None,
         progress: bool = True,
     ) -> Result:
-        """Sample in rounds, as :doc:`/how-a-run-plans-itself` has it.
+        """Sample in rounds, as :doc:`/docs/how-a-run-plans-itself` has it.
 
         Equal seeds give equal draws, and ``max_seconds`` ends the same run earlier; of runs with
         ``fit="vi"`` or ``fit=True`` that holds as long as no limit cuts the training short.
