@@ -11,6 +11,7 @@ import arviz
 import matplotlib
 import matplotlib.pyplot
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.distributions import Normal
@@ -30,6 +31,7 @@ from trjmcmc.estimate import (
 from trjmcmc.estimate.importance import probabilities
 from trjmcmc.estimate.visits import log_odds
 from trjmcmc.plot.style import spread_labels
+from trjmcmc.result.probabilities import in_short
 from trjmcmc.result.report import KernelPlan
 
 matplotlib.use("Agg")
@@ -147,6 +149,27 @@ def test_the_table_of_models(result):
     ]
     assert table["visits"].sum() == pytest.approx(1)
     assert table["importance"].sum() == pytest.approx(1)
+
+
+def test_effective_draws_are_of_the_error_beside_them(result):
+    full, short = result.model_probabilities(full=True), result.model_probabilities()
+    p, se = full["combined"], full["combined_se"]
+    assert (se < full["visits_se"]).any()  # or the visits would pass as well
+    assert short["ess"].tolist() == (p * (1 - p) / se**2).round().tolist()
+
+
+def test_effective_draws_where_chains_alone_have_an_error():
+    never, always = math.nan, 1.0
+    table = pd.DataFrame(
+        {
+            "probability": [0.5, 1.0, 0.2],
+            "se": [0.05, 0.0, 0.04],
+            "ess": [100.0, math.inf, 100.0],
+            "combined": [never, always, 0.25],
+            "combined_se": [never, 0.0, 0.01],
+        }
+    )
+    assert in_short(table)["ess"].tolist() == [100.0, math.inf, 1875.0]
 
 
 def test_bayes_factors(result):

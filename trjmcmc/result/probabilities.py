@@ -65,7 +65,8 @@ class Probabilities:
     def of_models_in_short(self) -> pd.DataFrame:
         """By the best route alone; see :meth:`trjmcmc.Result.model_probabilities`."""
         full, labels = self.of_models(), self.indicator.models
-        table = in_short(full.rename(columns={"visits": "probability", "visits_se": "se"}))
+        of_visits = {"visits": "probability", "visits_se": "se", "visits_ess": "ess"}
+        table = in_short(full.rename(columns=of_visits))
         with np.errstate(divide="ignore", invalid="ignore"):
             log_mass = np.log(table.loc[labels, "probability"].to_numpy())
             log_evidence = log_mass - np.array(self.indicator.log_prior(labels))
@@ -169,13 +170,16 @@ class Probabilities:
 
 
 def in_short(table: pd.DataFrame) -> pd.DataFrame:
-    """Probabilities by the combination of routes where it has an error, else by the visits."""
+    """Probabilities by the combination of routes where it has an error, else by the visits.
+
+    ``ess`` is of the same route: the number of independent draws that have this error.
+    """
     known = np.isfinite(table["combined_se"])
-    short = table[["probability", "se"]].copy()
-    short["probability"] = table["combined"].where(known, table["probability"])
-    short["se"] = table["combined_se"].where(known, table["se"])
-    short["ess"] = table["visits_ess" if "visits_ess" in table else "ess"]
-    return short.join(table[[c for c in ("prior", "note") if c in table]])
+    p = table["combined"].where(known, table["probability"])
+    se = table["combined_se"].where(known, table["se"])
+    ess = (p * (1 - p) / se**2).where(known & (p < 1) & (se > 0), table["ess"]).round()
+    shown = table.assign(probability=p, se=se, ess=ess)
+    return shown.filter(["probability", "se", "ess", "prior", "note"])
 
 
 def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:

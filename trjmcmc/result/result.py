@@ -191,10 +191,9 @@ class Result:
         Returns:
             One row per model, indexed by name. ``probability`` and its standard error ``se``: by
             chains, map and jumps together where these routes have an error, else by the chains
-            alone; ``ess``, effective draws of the chains, which is not what ``se`` rests on where
-            maps or proposals are more precise; ``bayes_factor``, the evidence over that
-            of the model with the largest; ``note``, what makes a row doubtful. Large spaces show
-            the most visited models, and a row for the rest.
+            alone; ``ess``, the number of independent draws that would have this error;
+            ``bayes_factor``, the evidence over that of the model with the largest; ``note``, what
+            makes a row doubtful. Large spaces show the most visited models, and a row for the rest.
 
             Of ``full``: ``visits``, share of the draws, ``visits_se`` and ``visits_ess``;
             ``importance`` and ``importance_se``, evidences by importance sampling through the map,
@@ -208,8 +207,7 @@ class Result:
             worst, 1 at most. One that was entered a few times alone ("entered only once") has the
             error of one effective draw more or less at least.
         """
-        found = self._probabilities
-        return found.of_models() if full else found.of_models_in_short()
+        return self._probabilities.of_models() if full else self._probabilities.of_models_in_short()
 
     def inclusion_probabilities(self, *, full: bool = False) -> pd.DataFrame:
         """Posterior probability that each item is in the model; subset and count spaces only.
