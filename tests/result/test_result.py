@@ -159,17 +159,17 @@ def test_effective_draws_are_of_the_error_beside_them(result):
 
 
 def test_effective_draws_where_chains_alone_have_an_error():
-    never, always = math.nan, 1.0
+    unknown = math.nan
     table = pd.DataFrame(
         {
-            "probability": [0.5, 1.0, 0.2],
-            "se": [0.05, 0.0, 0.04],
-            "ess": [100.0, math.inf, 100.0],
-            "combined": [never, always, 0.25],
-            "combined_se": [never, 0.0, 0.01],
+            "probability": [0.5, 1.0, 0.0, 0.2],
+            "se": [0.05, 0.0, 0.03, 0.04],
+            "ess": [100.0, math.inf, 100.0, 100.0],
+            "combined": [unknown, 1.0, 0.0, 0.25],  # the third was never visited: se is a bound
+            "combined_se": [unknown, 0.0, 0.03, 0.01],
         }
     )
-    assert in_short(table)["ess"].tolist() == [100.0, math.inf, 1875.0]
+    assert in_short(table)["ess"].tolist() == [100.0, math.inf, 100.0, 1875.0]
 
 
 def test_bayes_factors(result):

@@ -177,9 +177,9 @@ def in_short(table: pd.DataFrame) -> pd.DataFrame:
     known = np.isfinite(table["combined_se"])
     p = table["combined"].where(known, table["probability"])
     se = table["combined_se"].where(known, table["se"])
-    ess = (p * (1 - p) / se**2).where(known & (p < 1) & (se > 0), table["ess"]).round()
-    shown = table.assign(probability=p, se=se, ess=ess)
-    return shown.filter(["probability", "se", "ess", "prior", "note"])
+    ess = (p * (1 - p) / se**2).where(known & (p * (1 - p) * se > 0), table["ess"]).round()
+    shown = ["probability", "se", "ess", "prior", "note"]
+    return table.assign(probability=p, se=se, ess=ess).filter(shown)
 
 
 def beside_best(log_evidence: NDArray[np.float64]) -> NDArray[np.float64]:
