@@ -6,6 +6,7 @@ runs the scripts named, or those whose code is no longer that of the stored note
 them in docs/gallery/notebooks/. The site shows these, and executes nothing.
 """
 
+import copy
 import os
 import re
 import sys
@@ -36,7 +37,7 @@ def code(notebook):
 
 
 def with_outputs(notebook):
-    """The name of the stored run of a notebook, and whether one of the same code was found."""
+    """Fill in the outputs of the stored run of the same code; its name, or None."""
     for path in sorted(STORED.glob("*.ipynb")):
         stored = nbformat.read(path, 4)
         if code(stored) == code(notebook):
@@ -65,12 +66,14 @@ def execute(notebook):
 
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ.setdefault("PYTHONWARNINGS", "ignore:IProgress not found")  # by tqdm
-    nbclient.NotebookClient(notebook, timeout=1200).execute()
-    for cell in notebook.cells:
-        cell.metadata = {}
-        for output in cell.get("outputs", ()):
+    run = copy.deepcopy(notebook)  # a run adds counts and the kernel's description
+    nbclient.NotebookClient(run, timeout=1200).execute()
+    for cell, done in zip(notebook.cells, run.cells, strict=True):
+        for output in done.get("outputs", ()):
             if UNWANTED.search(output.get("text", "")) or output.get("name") == "stderr":
                 raise ValueError(output["text"])
+        if cell.cell_type == "code":
+            cell.outputs = done.outputs
 
 
 def main(names):
